@@ -1,0 +1,1 @@
+//! The Host Coordinator's supervision tree.

@@ -1,0 +1,1 @@
+//! The Runtime Supervisor's supervision tree.

@@ -1,0 +1,154 @@
+//! Network policy and the evidence that it holds.
+
+use std::net::{IpAddr, SocketAddr};
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use super::ids::{PolicyDigest, ReadinessFingerprint};
+use super::ownership::NamespaceIdentity;
+
+/// What a profile grants of the network, as written in configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkGrant {
+    /// Prefixes granted inside denied ranges.
+    pub allow: Vec<IpNet>,
+    /// Prefixes denied besides the default ones.
+    pub deny: Vec<IpNet>,
+    /// Resolvers to use; empty means the host's, through the connectivity helper.
+    pub dns: Vec<IpAddr>,
+    /// Whether IPv6 is on, under an equal policy.
+    pub ipv6: bool,
+    /// What the readiness probe tries besides its defaults.
+    pub probe: ProbeGrant,
+}
+
+/// What the readiness probe tries besides its defaults.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProbeGrant {
+    /// Names that must resolve.
+    pub resolve: Vec<String>,
+    /// TCP endpoints that must accept a connection.
+    pub connect: Vec<SocketAddr>,
+    /// Further addresses that must be unreachable.
+    pub denied: Vec<IpAddr>,
+}
+
+/// What happens to packets for a prefix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Verdict {
+    /// Routed to the connectivity helper.
+    Permit,
+    /// Held back by a loopback-unicast deny route (SR-6).
+    Deny,
+}
+
+/// One rule of a derived policy: a prefix, what happens to it, and where the rule came from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyRule {
+    /// The destination prefix, host bits zero.
+    pub prefix: IpNet,
+    /// What happens.
+    pub verdict: Verdict,
+    /// Where the rule came from, for people: `default`, `profile allow`, `profile deny`, `resolver`.
+    pub origin: String,
+}
+
+/// The derived network policy of a generation (FR-19). Longest prefix wins; no two rules have the
+/// same prefix.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkPolicy {
+    /// Rules in canonical order: by family, then address, then length.
+    pub rules: Vec<PolicyRule>,
+    /// What the sandbox's `/etc/resolv.conf` names.
+    pub resolvers: Vec<IpAddr>,
+    /// Whether IPv6 is on.
+    pub ipv6: bool,
+}
+
+/// Addresses on the link between the enforcement namespace and the connectivity helper.
+///
+/// slirp4netns(1) fixes them relative to its network: .2 is the gateway, .3 the resolver, .100 us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkAddresses {
+    /// The enforcement namespace's own address.
+    pub own: std::net::Ipv4Addr,
+    /// The helper as gateway.
+    pub gateway: std::net::Ipv4Addr,
+    /// The helper as resolver.
+    pub resolver: std::net::Ipv4Addr,
+}
+
+/// The link addresses in use: those of slirp4netns's default network.
+pub const LINK: LinkAddresses = LinkAddresses {
+    own: std::net::Ipv4Addr::new(10, 0, 2, 100),
+    gateway: std::net::Ipv4Addr::new(10, 0, 2, 2),
+    resolver: std::net::Ipv4Addr::new(10, 0, 2, 3),
+};
+
+/// IPv6 counterparts of [`LINK`], when IPv6 is on.
+pub const LINK_V6: (std::net::Ipv6Addr, std::net::Ipv6Addr) =
+    (std::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0x100), std::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2));
+
+/// Name of the device that slirp4netns serves.
+pub const LINK_DEVICE: &str = "tap0";
+
+/// What the probe inside the sandbox tries before publication (FR-20).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProbePlan {
+    /// Addresses that must be unreachable, at least one for each deny rule that is not wholly
+    /// covered by more specific permits.
+    pub denied: Vec<IpAddr>,
+    /// Addresses that must be routed to the connectivity helper, at least one for each permit rule.
+    pub routed: Vec<IpAddr>,
+    /// Addresses that must answer an ICMP echo; by default the helper's gateway, which answers offline.
+    pub echo: Vec<IpAddr>,
+    /// Resolvers that names are asked of.
+    pub resolvers: Vec<IpAddr>,
+    /// Names that must resolve.
+    pub resolve: Vec<String>,
+    /// TCP endpoints that must accept a connection.
+    pub connect: Vec<SocketAddr>,
+    /// Device that a device-bound socket tries to reach `denied` through.
+    pub device: String,
+    /// How long all of it may take, in milliseconds.
+    pub deadline_ms: u64,
+}
+
+/// One observation of the probe.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProbeObservation {
+    /// What was tried, such as `deny 10.255.255.254 (route)`.
+    pub subject: String,
+    /// Whether it was as the policy says.
+    pub holds: bool,
+    /// What was seen.
+    pub seen: String,
+}
+
+/// What the probe inside the sandbox found (FR-18, FR-20).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProbeReport {
+    /// Every observation, in the order of the plan.
+    pub observations: Vec<ProbeObservation>,
+    /// How long it took, in microseconds.
+    pub elapsed_us: u64,
+}
+
+impl ProbeReport {
+    /// Gives the observations that are not as the policy says.
+    pub fn failures(&self) -> impl Iterator<Item = &ProbeObservation> {
+        self.observations.iter().filter(|o| !o.holds)
+    }
+}
+
+/// What reading the enforcement namespace back showed after the policy was installed (FR-19).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NetworkAttestation {
+    /// The enforcement network namespace.
+    pub namespace: NamespaceIdentity,
+    /// Digest of the policy that was read back as installed.
+    pub policy: PolicyDigest,
+    /// The readiness fingerprint (FR-18).
+    pub fingerprint: ReadinessFingerprint,
+}

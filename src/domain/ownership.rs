@@ -1,0 +1,46 @@
+//! Exact ownership: what recovery compares with the world before it touches anything (FR-7, FR-13).
+//!
+//! A path or a number alone proves nothing, since both are reused. Each type here pairs the
+//! handle with something the kernel does not hand out twice within one boot.
+
+use serde::{Deserialize, Serialize};
+
+/// A process, exactly: a process id is reused, the pair with its start time within one boot is not.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ProcessIdentity {
+    /// Process id in the Host Coordinator's pid namespace.
+    pub pid: i32,
+    /// Start time in clock ticks since boot: field 22 of `/proc/PID/stat` (proc(5)).
+    pub start_time: u64,
+    /// `/proc/sys/kernel/random/boot_id` at the time of recording.
+    pub boot_id: String,
+}
+
+/// A namespace, exactly, by device and inode of its `/proc/PID/ns/*` file (namespaces(7)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct NamespaceIdentity {
+    /// Device of the nsfs.
+    pub device: u64,
+    /// Inode number.
+    pub inode: u64,
+}
+
+/// A mount in the Runtime Supervisor's mount namespace, exactly.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct MountIdentity {
+    /// Mount point, absolute.
+    pub target: String,
+    /// Mount id, first field of `/proc/self/mountinfo` (proc(5)); valid while the namespace lives.
+    pub mount_id: u64,
+    /// Device number of the mounted file system.
+    pub device: u64,
+}
+
+/// A directory, exactly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct DirectoryIdentity {
+    /// Device number.
+    pub device: u64,
+    /// Inode number.
+    pub inode: u64,
+}

@@ -1,0 +1,1 @@
+//! What `lazaret-guest` does inside the sandbox.

@@ -1,0 +1,1 @@
+//! Trust Anchor, Protocol Identities, and TLS configurations.

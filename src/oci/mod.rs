@@ -1,0 +1,1 @@
+//! Images: references, fetching, layouts, archives, blobs, and unpacking into prepared lowers.

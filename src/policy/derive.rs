@@ -1,0 +1,1 @@
+//! The derived network policy and the probe plan.

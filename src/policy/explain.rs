@@ -1,0 +1,1 @@
+//! For each grant, where it came from.

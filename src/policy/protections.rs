@@ -1,0 +1,1 @@
+//! Protective mounts over the workspace (Git Sentry).

@@ -1,0 +1,1 @@
+//! The OCI runtime specification of the Agent Sandbox.

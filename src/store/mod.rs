@@ -1,0 +1,1 @@
+//! Domain Store and Storage Catalog.

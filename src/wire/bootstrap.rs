@@ -1,0 +1,91 @@
+//! What a starting Host Coordinator and the Client CLI that started it say to each other.
+//!
+//! The client creates a socketpair, passes one end to the coordinator, and sends one [`Start`]. The
+//! coordinator sends [`Progress`] until [`StartOutcome`]. While the start is under way the client's
+//! end being closed cancels it; after [`StartOutcome::Published`] the pair is closed.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::profile::Profile;
+use crate::domain::workspace::Workspace;
+
+/// Everything that a Host Coordinator needs to start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Start {
+    /// The validated profile.
+    pub profile: Profile,
+    /// The canonical workspace.
+    pub workspace: Workspace,
+    /// The Storage Root.
+    pub storage_root: PathBuf,
+    /// The directory of all Domains' runtime directories.
+    pub runtime_base: PathBuf,
+    /// What to do.
+    pub mode: StartMode,
+}
+
+/// What a Host Coordinator is started for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StartMode {
+    /// Recover what is left over, then start a generation and publish it.
+    Serve,
+    /// Only recover what an earlier generation left over.
+    Recover,
+}
+
+/// A phase of a start, as shown to people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Progress {
+    /// A named phase began.
+    Phase(String),
+    /// Bytes of a download.
+    Download {
+        /// What is fetched.
+        what: String,
+        /// Bytes so far.
+        done: u64,
+        /// Bytes in all.
+        total: u64,
+    },
+}
+
+/// One message of the coordinator.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BootstrapMessage {
+    /// Where the start is.
+    Progress(Progress),
+    /// How it ended. Last message.
+    Outcome(StartOutcome),
+}
+
+/// How a start ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StartOutcome {
+    /// The generation is published.
+    Published,
+    /// Recovery is done and nothing was published.
+    Recovered,
+    /// Another coordinator holds the Domain lock (OR-1).
+    LockHeld,
+    /// It failed; causes from outermost to innermost, then hints.
+    Failed {
+        /// Causes, outermost first.
+        causes: Vec<String>,
+        /// What the developer can do.
+        hints: Vec<String>,
+    },
+}
+
+/// What a start in progress is doing, in the runtime directory (`startup.json`), for callers that
+/// lost the race and wait.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartupRecord {
+    /// The coordinator's process id.
+    pub pid: i32,
+    /// The phase.
+    pub phase: String,
+    /// When the phase began, seconds since the epoch.
+    pub since: i64,
+}
