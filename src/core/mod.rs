@@ -1,1 +1,3 @@
 //! Pure decisions: state and event in, new state and a list of effects out. No IO, clock or randomness.
+
+pub mod lifecycle;
