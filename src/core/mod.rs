@@ -1,3 +1,4 @@
 //! Pure decisions: state and event in, new state and a list of effects out. No IO, clock or randomness.
 
+pub mod admission;
 pub mod lifecycle;

@@ -1,7 +1,8 @@
 //! What a starting Host Coordinator and the Client CLI that started it say to each other.
 //!
-//! The client creates a socketpair, passes one end to the coordinator, and sends one [`Start`]. The
-//! coordinator sends [`Progress`] until [`StartOutcome`]. While the start is under way the client's
+//! The client creates a SOCK_SEQPACKET pair (`sys::seqpacket::pair`), passes one end to the coordinator
+//! as descriptor 3, and sends one [`Start`]; a packet is one message, encoded by
+//! [`super::frame::encode`]. The coordinator sends [`Progress`] until [`StartOutcome`]. While the start is under way the client's
 //! end being closed cancels it; after [`StartOutcome::Published`] the pair is closed.
 
 use std::path::PathBuf;

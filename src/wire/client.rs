@@ -33,8 +33,9 @@ pub enum ClientMessage {
     Open {
         /// What to run.
         request: SessionRequest,
-        /// The Configuration Fingerprint that the client validated; must be the Domain's.
-        configuration: ConfigFingerprint,
+        /// The Configuration Fingerprint that the client validated, which must be the Domain's;
+        /// absent when the client joins whatever runs.
+        configuration: Option<ConfigFingerprint>,
     },
     /// Bytes for the session's input.
     Input(#[serde(with = "crate::wire::frame::bytes")] Vec<u8>),
