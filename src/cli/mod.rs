@@ -1,1 +1,34 @@
 //! The Client CLI.
+//!
+//! - [`args`]: the command line
+//! - [`commands`]: one file a verb, each with `Args` and `run`
+//! - [`error`]: how a failure is told, and its exit status
+//! - [`output`]: colours, tables, JSON
+#![warn(missing_docs)]
+
+pub mod args;
+pub mod commands;
+pub mod error;
+pub mod output;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+pub use error::{CliError, ErrorKind};
+
+/// Runs the Client CLI: reads the command line, runs the command, reports its failure.
+pub fn main() -> ExitCode {
+    let cli = match args::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are errors to clap, with status 0; a closed output changes nothing.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    match cli.command.run() {
+        Ok(status) => status,
+        Err(error) => error.report(),
+    }
+}

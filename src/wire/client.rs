@@ -10,12 +10,20 @@
 //!                  ◀───────────────  Output* Notice*
 //!                  ◀───────────────  Ended            (then both close)
 //! ```
+//!
+//! Input flows by credit, so that a control event never waits behind bytes that the session does not
+//! read: the coordinator always reads the connection, and a client never has more unacknowledged
+//! input bytes on their way than [`CoordinatorMessage::Opened`] granted. Each
+//! [`CoordinatorMessage::InputTaken`] gives back what the session's terminal or pipe took.
 
 use serde::{Deserialize, Serialize};
 
 use crate::domain::ids::{ConfigFingerprint, CoordinatorId, DomainId, Generation, ProfileName, SandboxId, SessionId};
 use crate::domain::profile::Profile;
 use crate::domain::session::{ControlEvent, SessionEnd, SessionRequest, SessionSummary, WindowSize};
+
+/// The input credit that a coordinator grants a session, in bytes: it has to hold as much in memory.
+pub const INPUT_WINDOW: u32 = 256 << 10;
 
 /// Which output stream bytes belong to; an interactive session has only [`Stream::Output`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,7 +69,11 @@ pub enum CoordinatorMessage {
     Opened {
         /// Its identity.
         session: SessionId,
+        /// How many bytes of input the client may have on their way; [`INPUT_WINDOW`].
+        input_window: u32,
     },
+    /// The session took, or will never take, this many bytes of input: the client may send as many more.
+    InputTaken(u32),
     /// The request is refused.
     Refused(Refusal),
     /// Bytes that the session wrote.

@@ -1,0 +1,118 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use super::commands;
+use super::error::CliError;
+use crate::domain::ids::ProfileName;
+
+const AFTER_HELP: &str = "\
+Exit status: the command's own in a session (128+N when signal N ended it), 127 when it was not found, \
+126 when it can't be executed, 125 when Lazaret itself failed, 2 when the command line is wrong.";
+
+/// Rootless gVisor sandboxes for AI coding agents
+#[derive(Debug, Parser)]
+#[command(name = "lazaret", version, about, after_help = AFTER_HELP, max_term_width = 100)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Print a completion script for a shell
+    Completions(commands::completions::Args),
+    /// Print the manual page, or write all of them into a directory
+    Man(commands::man::Args),
+}
+
+impl Command {
+    /// Runs the command and gives the status to end with.
+    pub fn run(self) -> Result<ExitCode, CliError> {
+        match self {
+            Self::Completions(args) => commands::completions::run(args),
+            Self::Man(args) => commands::man::run(args),
+        }
+    }
+}
+
+/// Which project is meant.
+///
+/// The workspace is the top of the Git working tree that holds the current directory, or else the
+/// current directory itself.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ProjectArgs {
+    /// Agent Profile to use [default: the configuration's default_profile]
+    #[arg(short, long, value_name = "NAME")]
+    pub profile: Option<ProfileName>,
+    /// Act as if started in DIR
+    #[arg(short = 'C', long, value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+    /// Directory to show as /workspace [default: the top of the Git working tree around the
+    /// current directory, or else the current directory]
+    #[arg(long, value_name = "DIR")]
+    pub workspace: Option<PathBuf>,
+}
+
+/// How a start behaves.
+#[derive(Debug, Clone, Args)]
+pub struct StartArgs {
+    /// How long to wait for a start or teardown that another lazaret has under way
+    #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = seconds)]
+    pub wait: Duration,
+    /// Show no progress
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// How a session's terminal behaves.
+#[derive(Debug, Clone, Args)]
+pub struct EscapeArgs {
+    /// Character that, typed at the start of a line and followed by '.', ends the session; 'none'
+    /// turns it off
+    #[arg(long, value_name = "CHAR", default_value = "~", value_parser = escape_character)]
+    pub escape_char: EscapeCharacter,
+}
+
+/// The character that begins an escape sequence at the start of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EscapeCharacter {
+    /// No escape sequences.
+    None,
+    /// This one.
+    Byte(u8),
+}
+
+/// A command to run in a session.
+pub type CommandLine = Vec<OsString>;
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
+    Duration::try_from_secs_f64(seconds).map_err(|_| "expected a number of seconds that is not negative".to_owned())
+}
+
+fn escape_character(text: &str) -> Result<EscapeCharacter, String> {
+    match text.as_bytes() {
+        b"none" => Ok(EscapeCharacter::None),
+        [byte @ 0x21..=0x7e] => Ok(EscapeCharacter::Byte(*byte)),
+        _ => Err("expected one printable ASCII character or 'none'".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+}

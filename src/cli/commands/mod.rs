@@ -1,0 +1,4 @@
+//! One file a verb: its `Args` and its `run(Args) -> Result<ExitCode, CliError>`.
+
+pub mod completions;
+pub mod man;
