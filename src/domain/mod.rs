@@ -2,6 +2,7 @@
 #![warn(missing_docs)]
 
 pub mod artifact;
+pub mod capabilities;
 pub mod escalation;
 pub mod escaped;
 pub mod ids;

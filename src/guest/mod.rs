@@ -1,1 +1,3 @@
 //! What `lazaret-guest` does inside the sandbox.
+
+pub mod command_line;
