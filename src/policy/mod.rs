@@ -1,6 +1,7 @@
 //! Configuration → derived network policy, probe plan, sandbox specification, protections.
 #![warn(missing_docs)]
 
+pub mod address_space;
 pub mod derive;
 pub mod explain;
 pub mod protections;
