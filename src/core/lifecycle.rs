@@ -17,8 +17,11 @@
 //! [`step`] takes a state and an event and gives the next state and the effects to run, in order.
 //! An event that has no meaning in a phase (it was overtaken by a teardown, say) changes nothing.
 
-use crate::domain::ids::SessionId;
 use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::ids::SessionId;
 
 /// What a Host Coordinator was started for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +56,7 @@ pub enum Phase {
 }
 
 /// Why a generation ends.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EndReason {
     /// The last session ended and the linger time is over.
     Idle,

@@ -48,6 +48,28 @@ pub fn unescape(text: &str) -> Result<Vec<u8>, InvalidEscape> {
     Ok(bytes)
 }
 
+/// Carries a path through serde as escaped text, so that one which is not UTF-8 survives:
+/// `#[serde(with = "crate::domain::escaped::path")]`.
+pub mod path {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// Serializes the path's bytes as escaped text.
+    pub fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&super::escape(path.as_os_str().as_bytes()))
+    }
+
+    /// Gives the path back exactly.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<PathBuf, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let bytes = super::unescape(&text).map_err(serde::de::Error::custom)?;
+        Ok(PathBuf::from(OsString::from_vec(bytes)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

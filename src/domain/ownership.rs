@@ -44,3 +44,29 @@ pub struct DirectoryIdentity {
     /// Inode number.
     pub inode: u64,
 }
+
+/// What lies at a path, exactly: an inode number is reused after a deletion, the pair with its birth time is not.
+///
+/// Within one boot all three must agree. Across boots the device number may change (a file system
+/// on another minor number), inode and birth time may not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PathIdentity {
+    /// Device number.
+    pub device: u64,
+    /// Inode number.
+    pub inode: u64,
+    /// Birth time in nanoseconds since the epoch (statx(2)); absent where the file system has none.
+    pub born: Option<i64>,
+}
+
+impl PathIdentity {
+    /// Tells whether `other`, seen in the same boot, is the same thing.
+    pub fn is(&self, other: &Self) -> bool {
+        self == other
+    }
+
+    /// Tells whether `other`, seen in a later boot, is provably the same thing.
+    pub fn is_across_boots(&self, other: &Self) -> bool {
+        self.inode == other.inode && self.born.is_some() && self.born == other.born
+    }
+}

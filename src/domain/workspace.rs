@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// A canonical host project directory: absolute, symlinks resolved, known to exist when made.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Workspace(PathBuf);
+pub struct Workspace(#[serde(with = "super::escaped::path")] PathBuf);
 
 impl Workspace {
     /// Takes a path that the caller has canonicalised.
