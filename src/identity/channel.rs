@@ -244,3 +244,6 @@ fn framed<T: tokio::io::AsyncRead + tokio::io::AsyncWrite, S: Serialize, R>(
     framed.set_backpressure_boundary(SEND_BUFFER);
     framed
 }
+
+#[cfg(test)]
+mod tests;
