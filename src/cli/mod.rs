@@ -4,12 +4,15 @@
 //! - [`commands`]: one file a verb, each with `Args` and `run`
 //! - [`error`]: how a failure is told, and its exit status
 //! - [`output`]: colours, tables, JSON
+//! - [`places`], [`project`]: where things lie, and which workspace is meant
 #![warn(missing_docs)]
 
 pub mod args;
 pub mod commands;
 pub mod error;
 pub mod output;
+pub mod places;
+pub mod project;
 
 use std::process::ExitCode;
 
