@@ -193,6 +193,15 @@ pub struct IdRange {
     pub count: u32,
 }
 
+/// A range of subordinate ids that a user may map into their namespaces (subuid(5), subgid(5)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SubordinateRange {
+    /// First id.
+    pub start: u32,
+    /// How many ids.
+    pub count: u32,
+}
+
 /// The identity mapping of a Domain: the profile's user is the developer, every other guest id a
 /// subordinate id (design: identity mapping).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]

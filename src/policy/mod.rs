@@ -4,5 +4,6 @@
 pub mod address_space;
 pub mod derive;
 pub mod explain;
+pub mod mapping;
 pub mod protections;
 pub mod sandbox;

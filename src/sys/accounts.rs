@@ -1,0 +1,100 @@
+//! The developer's account, and the subordinate ids that are granted to it (subuid(5), subgid(5)).
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use nix::unistd::{Uid, User};
+
+use crate::domain::artifact::SubordinateRange;
+
+/// The account that this process runs as.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    /// Numeric user id.
+    pub uid: u32,
+    /// Numeric primary group id.
+    pub gid: u32,
+    /// Account name, when the user database has one.
+    pub name: Option<String>,
+    /// Home directory, when the user database has one.
+    pub home: Option<PathBuf>,
+}
+
+impl Account {
+    /// Looks up the account of the effective user id.
+    pub fn current() -> io::Result<Self> {
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let user = User::from_uid(Uid::from_raw(uid))?;
+        let (name, home) = user.map(|user| (user.name, user.dir)).unzip();
+        Ok(Self { uid, gid, name, home })
+    }
+
+    /// Gives how messages call the account: its name, or its number.
+    pub fn label(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.uid.to_string())
+    }
+}
+
+/// The subordinate ids of an account.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SubordinateIds {
+    /// User id ranges of `/etc/subuid`, in its order.
+    pub uids: Vec<SubordinateRange>,
+    /// Group id ranges of `/etc/subgid`, in its order.
+    pub gids: Vec<SubordinateRange>,
+}
+
+impl SubordinateIds {
+    /// Reads what `/etc/subuid` and `/etc/subgid` grant to the account. A missing file grants nothing.
+    pub fn of(account: &Account) -> io::Result<Self> {
+        Ok(Self {
+            uids: read_ranges(Path::new("/etc/subuid"), account)?,
+            gids: read_ranges(Path::new("/etc/subgid"), account)?,
+        })
+    }
+}
+
+fn read_ranges(path: &Path, account: &Account) -> io::Result<Vec<SubordinateRange>> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(parse_ranges(&text, account)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Lines that are not `OWNER:START:COUNT` grant nothing, as for newuidmap(1).
+fn parse_ranges(text: &str, account: &Account) -> Vec<SubordinateRange> {
+    let uid = account.uid.to_string();
+    let range = |line: &str| {
+        let mut fields = line.split(':');
+        let (owner, start, count, rest) = (fields.next()?, fields.next()?, fields.next()?, fields.next());
+        let ours = account.name.as_deref() == Some(owner) || owner == uid;
+        let (start, count) = (start.parse().ok()?, count.parse().ok()?);
+        (ours && rest.is_none() && count > 0).then_some(SubordinateRange { start, count })
+    };
+    text.lines().filter_map(range).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_found_by_name_and_by_number() {
+        let account = Account { uid: 1001, gid: 1001, name: Some("dev0".into()), home: None };
+        let text =
+            "dev:1:2\ndev0:100000:65536\n1001:200000:65536\n# dev0:5:5\ndev0:x:1\ndev0:1:0\ndev0:1:2:3\ndev0:7\n";
+        let expected =
+            [SubordinateRange { start: 100_000, count: 65_536 }, SubordinateRange { start: 200_000, count: 65_536 }];
+        assert_eq!(parse_ranges(text, &account), expected);
+        let nameless = Account { name: None, ..account };
+        assert_eq!(parse_ranges(text, &nameless), expected[1..]);
+    }
+
+    #[test]
+    fn the_current_account_has_our_ids() {
+        let account = Account::current().unwrap();
+        assert_eq!(account.uid, nix::unistd::geteuid().as_raw());
+        assert!(!account.label().is_empty());
+    }
+}

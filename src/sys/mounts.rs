@@ -1,0 +1,305 @@
+//! Mounts, made by descriptor in this process's mount namespace.
+//!
+//! A mount is built detached (fsopen(2), open_tree(2)), given its attributes, and only then attached
+//! to its target, so that it never appears half restricted. Sources and targets are descriptors, or
+//! paths of which the last component is not followed: a path below a directory that a sandbox can
+//! write must be opened with [`super::directories`] first.
+
+use std::fmt::Display;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use nix::libc;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, makedev, statx};
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
+    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
+};
+
+use crate::domain::ownership::MountIdentity;
+
+/// A mount that could not be made, changed or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// The target cannot be opened.
+    #[error("cannot open the mount point {path}")]
+    Target {
+        /// The target.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The file system cannot be configured.
+    #[error("cannot set up a mount of type {filesystem}{said}")]
+    Configure {
+        /// Its type.
+        filesystem: &'static str,
+        /// What the kernel said beside its answer; empty, or begins with a colon.
+        said: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The source cannot be cloned for a bind mount.
+    #[error("cannot clone the source of a bind mount")]
+    Clone(#[source] io::Error),
+    /// The attributes cannot be set.
+    #[error("cannot restrict a mount")]
+    Restrict(#[source] io::Error),
+    /// The mount cannot be attached.
+    #[error("cannot attach a mount to {target}")]
+    Attach {
+        /// The target, as it is called.
+        target: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The mount cannot be removed.
+    #[error("cannot unmount {path}")]
+    Unmount {
+        /// The mount point.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The mount cannot be looked up.
+    #[error("cannot identify the mount at {path}")]
+    Identify {
+        /// The mount point.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+/// Where a mount goes.
+#[derive(Debug, Clone, Copy)]
+pub enum Target<'a> {
+    /// A path whose last component is not followed.
+    Path(&'a Path),
+    /// An opened file or directory.
+    Descriptor(BorrowedFd<'a>),
+}
+
+impl<'a> From<&'a Path> for Target<'a> {
+    fn from(path: &'a Path) -> Self {
+        Self::Path(path)
+    }
+}
+
+impl<'a> From<&'a PathBuf> for Target<'a> {
+    fn from(path: &'a PathBuf) -> Self {
+        Self::Path(path)
+    }
+}
+
+impl<'a> From<BorrowedFd<'a>> for Target<'a> {
+    fn from(fd: BorrowedFd<'a>) -> Self {
+        Self::Descriptor(fd)
+    }
+}
+
+impl<'a> From<&'a OwnedFd> for Target<'a> {
+    fn from(fd: &'a OwnedFd) -> Self {
+        Self::Descriptor(fd.as_fd())
+    }
+}
+
+impl Display for Target<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Path(path) => path.display().fmt(f),
+            Self::Descriptor(fd) => match std::fs::read_link(descriptor_path(*fd)) {
+                Ok(path) => path.display().fmt(f),
+                Err(_) => write!(f, "descriptor {}", fd.as_raw_fd()),
+            },
+        }
+    }
+}
+
+/// Binds a file or directory, without what is mounted below it.
+///
+/// In a user namespace the kernel refuses this for a directory that has mounts of the outer
+/// namespace below it, since they would be uncovered; use [`bind_recursive`] there.
+pub fn bind<'a>(source: BorrowedFd<'_>, target: impl Into<Target<'a>>) -> Result<(), MountError> {
+    attach(clone_tree(source, OpenTreeFlags::empty())?, target.into())
+}
+
+/// Binds a directory with everything mounted below it.
+pub fn bind_recursive<'a>(source: BorrowedFd<'_>, target: impl Into<Target<'a>>) -> Result<(), MountError> {
+    attach(clone_tree(source, OpenTreeFlags::AT_RECURSIVE)?, target.into())
+}
+
+/// Binds a file or directory with everything mounted below it, read-only before it appears.
+pub fn bind_read_only<'a>(source: BorrowedFd<'_>, target: impl Into<Target<'a>>) -> Result<(), MountError> {
+    let tree = clone_tree(source, OpenTreeFlags::AT_RECURSIVE)?;
+    set_read_only(tree.as_fd())?;
+    attach(tree, target.into())
+}
+
+/// Makes the mount at a mount point and everything mounted below it read-only.
+pub fn remount_read_only<'a>(target: impl Into<Target<'a>>) -> Result<(), MountError> {
+    set_read_only(open_target(target.into())?.as_fd())
+}
+
+/// Mounts an overlay of one writable layer over a read-only directory, for use in a user namespace
+/// (`userxattr`). `upper` and `work` must lie on one file system that has user extended attributes.
+pub fn overlay<'a>(
+    lower: BorrowedFd<'_>,
+    upper: BorrowedFd<'_>,
+    work: BorrowedFd<'_>,
+    target: impl Into<Target<'a>>,
+) -> Result<(), MountError> {
+    attach(detached_overlay(lower, upper, work)?, target.into())
+}
+
+/// Tells whether this kernel mounts an overlay with its writable layer in this directory, which
+/// must be private to the caller. Makes and removes three directories in it. Call it as root of a
+/// user namespace of one's own.
+pub fn overlay_supported(upper_directory: &Path) -> Result<(), MountError> {
+    let open = |name: &str| {
+        let path = upper_directory.join(name);
+        let failed = |source| MountError::Target { path: path.clone(), source };
+        match std::fs::create_dir(&path) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
+            _ => {}
+        }
+        open_target(Target::Path(&path))
+    };
+    let (lower, upper, work) = (open("lower")?, open("upper")?, open("work")?);
+    let mounted = detached_overlay(lower.as_fd(), upper.as_fd(), work.as_fd());
+    drop(mounted?);
+    Ok(())
+}
+
+fn detached_overlay(lower: BorrowedFd<'_>, upper: BorrowedFd<'_>, work: BorrowedFd<'_>) -> Result<OwnedFd, MountError> {
+    detached("overlay", MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOSUID, |context| {
+        // The layers go by descriptor: the kernel takes colons and commas in paths for separators.
+        for (key, layer) in [("lowerdir", lower), ("upperdir", upper), ("workdir", work)] {
+            fsconfig_set_string(context, key, descriptor_path(layer).as_os_str().as_bytes())?;
+        }
+        fsconfig_set_flag(context, "userxattr")
+    })
+}
+
+/// Mounts an empty file system in memory of at most `size` bytes.
+pub fn tmpfs<'a>(target: impl Into<Target<'a>>, size: u64, mode: u32) -> Result<(), MountError> {
+    let attributes = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOSUID;
+    let mount = detached("tmpfs", attributes, |context| {
+        fsconfig_set_string(context, "size", size.to_string())?;
+        fsconfig_set_string(context, "mode", format!("{mode:o}"))
+    })?;
+    attach(mount, target.into())
+}
+
+/// Removes the mount at a path at once; what still uses it keeps it until it ends.
+pub fn unmount(target: &Path) -> Result<(), MountError> {
+    let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+    rustix::mount::unmount(target, flags)
+        .map_err(|error| MountError::Unmount { path: target.to_owned(), source: error.into() })
+}
+
+/// Gives the exact identity of the mount at a mount point.
+pub fn mount_identity(target: &Path) -> Result<MountIdentity, MountError> {
+    let failed = |source| MountError::Identify { path: target.to_owned(), source };
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    let status = statx(CWD, target, flags, StatxFlags::MNT_ID).map_err(|error| failed(error.into()))?;
+    if StatxFlags::from_bits_retain(status.stx_mask).contains(StatxFlags::MNT_ID) {
+        let device = makedev(status.stx_dev_major, status.stx_dev_minor);
+        Ok(MountIdentity { target: target.to_string_lossy().into_owned(), mount_id: status.stx_mnt_id, device })
+    } else {
+        Err(failed(io::Error::from(io::ErrorKind::Unsupported)))
+    }
+}
+
+/// Gives the path by which another file's name can stand for a descriptor.
+fn descriptor_path(fd: BorrowedFd<'_>) -> PathBuf {
+    Path::new("/proc/self/fd").join(fd.as_raw_fd().to_string())
+}
+
+fn detached(
+    filesystem: &'static str,
+    attributes: MountAttrFlags,
+    configure: impl FnOnce(BorrowedFd<'_>) -> Result<(), Errno>,
+) -> Result<OwnedFd, MountError> {
+    let failed = |said, error: Errno| MountError::Configure { filesystem, said, source: error.into() };
+    let context = fsopen(filesystem, FsOpenFlags::FSOPEN_CLOEXEC).map_err(|error| failed(String::new(), error))?;
+    configure(context.as_fd())
+        .and_then(|()| fsconfig_create(context.as_fd()))
+        .and_then(|()| fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes))
+        .map_err(|error| failed(said(context.as_fd()), error))
+}
+
+/// Reads what the kernel has to say about a file system context: one line a read, with a letter for
+/// its severity before it.
+fn said(context: BorrowedFd<'_>) -> String {
+    let mut lines = String::new();
+    let mut line = [0u8; 512];
+    while let Ok(length @ 1..) = rustix::io::read(context, &mut line) {
+        let text = String::from_utf8_lossy(&line[..length]);
+        let text = text.trim_end();
+        lines.push_str(": ");
+        lines.push_str(text.split_once(' ').map_or(text, |(_, message)| message));
+    }
+    lines
+}
+
+fn clone_tree(source: BorrowedFd<'_>, flags: OpenTreeFlags) -> Result<OwnedFd, MountError> {
+    let flags =
+        flags | OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_EMPTY_PATH;
+    open_tree(source, c"", flags).map_err(|error| MountError::Clone(error.into()))
+}
+
+fn open_target(target: Target<'_>) -> Result<OwnedFd, MountError> {
+    match target {
+        Target::Path(path) => {
+            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            rustix::fs::open(path, flags, Mode::empty())
+                .map_err(|error| MountError::Target { path: path.to_owned(), source: error.into() })
+        }
+        Target::Descriptor(fd) => {
+            fd.try_clone_to_owned().map_err(|source| MountError::Target { path: descriptor_path(fd), source })
+        }
+    }
+}
+
+fn attach(mount: OwnedFd, target: Target<'_>) -> Result<(), MountError> {
+    let point = open_target(target)?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(&mount, c"", &point, c"", flags)
+        .map_err(|error| MountError::Attach { target: target.to_string(), source: error.into() })
+}
+
+/// As in mount_setattr(2).
+#[repr(C)]
+struct MountAttributes {
+    set: u64,
+    clear: u64,
+    propagation: u64,
+    user_namespace: u64,
+}
+
+fn set_read_only(mount: BorrowedFd<'_>) -> Result<(), MountError> {
+    let attributes = MountAttributes {
+        set: MountAttrFlags::MOUNT_ATTR_RDONLY.bits().into(),
+        clear: 0,
+        propagation: 0,
+        user_namespace: 0,
+    };
+    let flags = libc::AT_EMPTY_PATH | libc::AT_RECURSIVE;
+    // SAFETY: the path is an empty NUL-terminated string, and the structure has the layout of
+    // `struct mount_attr` with its size passed beside it; both live across the call, which only reads them.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            &raw const attributes,
+            size_of::<MountAttributes>(),
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(MountError::Restrict(io::Error::last_os_error())) }
+}
