@@ -115,8 +115,7 @@ impl Catalog {
     ) -> Result<PreparationRecord, CatalogError> {
         let id = PreparationId::mint();
         let directory = self.root.preparation(&id);
-        let record =
-            PreparationRecord { id, owner, source, directory, identity: None, sealed: None, began_at: now() };
+        let record = PreparationRecord { id, owner, source, directory, identity: None, sealed: None, began_at: now() };
         self.change(&[CatalogChange::BeginPreparation(record.clone())])?;
         Ok(record)
     }
@@ -150,8 +149,7 @@ impl Catalog {
         generation: Generation,
         artifact: &ArtifactId,
     ) -> Result<LeaseRecord, CatalogError> {
-        let lease =
-            LeaseRecord { domain: domain.clone(), generation, artifact: artifact.clone(), acquired_at: now() };
+        let lease = LeaseRecord { domain: domain.clone(), generation, artifact: artifact.clone(), acquired_at: now() };
         self.change(&[CatalogChange::AcquireLease(lease.clone())])?;
         Ok(lease)
     }

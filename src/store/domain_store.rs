@@ -84,9 +84,8 @@ impl DomainStore {
         let mut next = self.document.clone();
         let mut answers = Vec::with_capacity(requests.len());
         for changes in requests {
-            let outcome = changes.iter().try_fold(next.clone(), |document, change| {
-                generation::apply(document, change).map(Some)
-            });
+            let outcome =
+                changes.iter().try_fold(next.clone(), |document, change| generation::apply(document, change).map(Some));
             answers.push(match outcome {
                 Ok(Some(document)) => {
                     next = Some(document.clone());

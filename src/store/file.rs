@@ -248,10 +248,9 @@ fn settle_schema(path: &Path, database: &Database) -> Result<(), FileError> {
         Some(SCHEMA) => Ok(()),
         Some(found) if found > SCHEMA => Err(FileError::Newer { path: path.to_owned(), found }),
         // Versions between 1 and ours are migrated here, in one transaction, once there are any.
-        Some(found) => Err(FileError::Corrupt {
-            path: path.to_owned(),
-            detail: format!("schema version {found} never was one"),
-        }),
+        Some(found) => {
+            Err(FileError::Corrupt { path: path.to_owned(), detail: format!("schema version {found} never was one") })
+        }
         None => {
             let transaction = database.begin_write().map_err(|error| write_error(path, error))?;
             {

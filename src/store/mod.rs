@@ -15,5 +15,5 @@ pub mod writer;
 
 pub use self::catalog::{Catalog, CatalogError, Completion, LOCK_WAIT};
 pub use self::catalog_lock::LockError;
-pub use self::file::FileError;
 pub use self::domain_store::{DomainStore, StoreError};
+pub use self::file::FileError;
