@@ -110,7 +110,7 @@ impl CatalogState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CatalogChange {
     /// `BeginPreparation`: a tree is going to be made.
-    BeginPreparation(PreparationRecord),
+    BeginPreparation(Box<PreparationRecord>),
     /// `OwnPreparation`: its directory is made, and this is it.
     OwnPreparation(PreparationId, PathIdentity),
     /// `SealPreparation`: the tree is complete and is going to be renamed to its artifact's place.
@@ -181,9 +181,9 @@ pub enum CatalogRefusal {
 pub fn apply(state: &mut CatalogState, change: &CatalogChange) -> Result<(), CatalogRefusal> {
     match change {
         CatalogChange::BeginPreparation(record) => match state.preparations.get(&record.id) {
-            Some(known) if known != record => Err(CatalogRefusal::PreparationDiffers(record.id.clone())),
+            Some(known) if *known != **record => Err(CatalogRefusal::PreparationDiffers(record.id.clone())),
             _ => {
-                state.preparations.insert(record.id.clone(), record.clone());
+                state.preparations.insert(record.id.clone(), (**record).clone());
                 Ok(())
             }
         },

@@ -41,7 +41,7 @@ pub enum Completion {
     /// The artifact is in the catalog now.
     Recorded,
     /// Another preparation had completed the same artifact; its manifest is the one that counts.
-    AlreadyThere(ArtifactManifest),
+    AlreadyThere(Box<ArtifactManifest>),
 }
 
 /// The Storage Catalog, open and locked. Each change takes it by value: it is one transaction, then closed.
@@ -116,7 +116,7 @@ impl Catalog {
         let id = PreparationId::mint();
         let directory = self.root.preparation(&id);
         let record = PreparationRecord { id, owner, source, directory, identity: None, sealed: None, began_at: now() };
-        self.change(&[CatalogChange::BeginPreparation(record.clone())])?;
+        self.change(&[CatalogChange::BeginPreparation(Box::new(record.clone()))])?;
         Ok(record)
     }
 
@@ -134,7 +134,7 @@ impl Catalog {
     pub fn complete(self, id: &PreparationId, manifest: &ArtifactManifest) -> Result<Completion, CatalogError> {
         let known = self.artifact(&manifest.id).cloned();
         self.change(&[CatalogChange::CompletePreparation(id.clone(), Box::new(manifest.clone()))])?;
-        Ok(known.map_or(Completion::Recorded, Completion::AlreadyThere))
+        Ok(known.map_or(Completion::Recorded, |manifest| Completion::AlreadyThere(Box::new(manifest))))
     }
 
     /// Forgets a preparation of which nothing is left.

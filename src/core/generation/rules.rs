@@ -414,10 +414,12 @@ impl Step<'_> {
         let order = |needed| Err(Refusal::ReleaseOrder { action: self.action, needed });
         match participant {
             Participant::Lease => return order("the lease is released by IntendLeaseRelease and what follows it"),
-            mount if mount.is_mount() => {
-                if self.is_left(&Participant::Lease) && self.document.release < LeaseRelease::Intended {
-                    return order("the intent to release the lease is durable before any unmount");
-                }
+            mount
+                if mount.is_mount()
+                    && self.is_left(&Participant::Lease)
+                    && self.document.release < LeaseRelease::Intended =>
+            {
+                return order("the intent to release the lease is durable before any unmount");
             }
             Participant::RuntimeSupervisor if self.first_left(Participant::ends_with_supervisor).is_some() => {
                 return order("what ends with the Runtime Supervisor is released before it");
