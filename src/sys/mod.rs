@@ -10,6 +10,7 @@ pub mod accounts;
 pub mod child;
 pub mod directories;
 pub mod executables;
+pub mod guest;
 pub mod idmap;
 mod launch;
 pub mod lock;
