@@ -23,7 +23,7 @@ use nix::sys::signal::Signal;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::{ForkResult, Pid, tcsetpgrp};
 
-use super::signals::{Signals, Wake, reap, send, shell_status};
+use super::signals::{Change, Signals, Wake, reap, send};
 use super::wrapper::leave_streams;
 use super::{FAILED, SessionError, command, say, step};
 use crate::domain::runtime::GuestProcess;
@@ -100,11 +100,9 @@ fn wait_for(signals: Signals, command: i32, interactive: bool) -> u8 {
             Wake::Other => {}
             Wake::Child => loop {
                 match reap() {
-                    Ok(Some((pid, status))) if pid == command => {
-                        if let Some(status) = shell_status(status) {
-                            return status;
-                        }
-                        resume(command, status.stopping_signal(), interactive, &mut notices);
+                    Ok(Some((pid, Change::Ended(status)))) if pid == command => return status,
+                    Ok(Some((pid, Change::Stopped(signal)))) if pid == command => {
+                        resume(command, signal, interactive, &mut notices);
                     }
                     Ok(Some(_)) => {}
                     Ok(None) => break,
@@ -117,8 +115,8 @@ fn wait_for(signals: Signals, command: i32, interactive: bool) -> u8 {
 }
 
 /// Continues a stopped command.
-fn resume(command: i32, stop: Option<i32>, interactive: bool, notices: &mut u32) {
-    let background = [Signal::SIGTTIN, Signal::SIGTTOU].iter().any(|&signal| stop == Some(signal as i32));
+fn resume(command: i32, stop: i32, interactive: bool, notices: &mut u32) {
+    let background = [Signal::SIGTTIN, Signal::SIGTTOU].iter().any(|&signal| stop == signal as i32);
     if background {
         let group = Pid::from_raw(command);
         // Without the terminal it would stop again at once, for ever.

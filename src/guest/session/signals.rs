@@ -77,18 +77,31 @@ pub(super) fn send(target: i32, signal: Signal) {
     let _ = nix::sys::signal::kill(Pid::from_raw(target), signal);
 }
 
-/// Takes what one child did, if any did something: its id and wait status. `None` when no child
-/// has news; an error when there is no child.
-pub(in crate::guest) fn reap() -> rustix::io::Result<Option<(i32, rustix::process::WaitStatus)>> {
-    use rustix::process::{WaitOptions, wait};
-    let news = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED)?;
-    Ok(news.map(|(pid, status)| (pid.as_raw_nonzero().get(), status)))
+/// What became of a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::guest) enum Change {
+    /// It ended; its exit status as a shell reports it.
+    Ended(u8),
+    /// It was stopped by a signal.
+    Stopped(i32),
 }
 
-/// Gives the exit status that a shell reports for a process that ended; `None` while it lives.
-pub(in crate::guest) fn shell_status(status: rustix::process::WaitStatus) -> Option<u8> {
-    let code = status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal))?;
-    Some(u8::try_from(code & 0xff).unwrap_or(u8::MAX))
+/// Takes what one child did, if any did something: its id and what became of it. `None` when no
+/// child has news; an error when there is no child.
+pub(in crate::guest) fn reap() -> rustix::io::Result<Option<(i32, Change)>> {
+    use rustix::process::{WaitOptions, wait};
+    let Some((pid, status)) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED)? else { return Ok(None) };
+    let change = match status.stopping_signal() {
+        Some(signal) => Change::Stopped(signal),
+        None => Change::Ended(shell_status(status.exit_status(), status.terminating_signal())),
+    };
+    Ok(Some((pid.as_raw_nonzero().get(), change)))
+}
+
+/// Gives the exit status that a shell reports for a process that exited or died of a signal.
+fn shell_status(exited: Option<i32>, signal: Option<i32>) -> u8 {
+    let code = exited.or_else(|| signal.map(|signal| 128 + signal)).unwrap_or(i32::from(u8::MAX));
+    u8::try_from(code & 0xff).unwrap_or(u8::MAX)
 }
 
 #[cfg(test)]
@@ -104,11 +117,9 @@ mod tests {
 
     #[test]
     fn statuses_are_told_as_a_shell_tells_them() {
-        let status = |raw| shell_status(rustix::process::WaitStatus::new(raw));
-        assert_eq!(status(0), Some(0));
-        assert_eq!(status(255 << 8), Some(255));
-        assert_eq!(status(9), Some(137));
-        assert_eq!(status(64), Some(192));
-        assert_eq!(status(0x137f), None, "stopped");
+        assert_eq!(shell_status(Some(0), None), 0);
+        assert_eq!(shell_status(Some(255), None), 255);
+        assert_eq!(shell_status(None, Some(9)), 137);
+        assert_eq!(shell_status(None, Some(64)), 192);
     }
 }

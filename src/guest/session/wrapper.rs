@@ -6,7 +6,7 @@ use nix::fcntl::OFlag;
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{ForkResult, pipe2};
 
-use super::signals::{Signals, Wake, reap, send, shell_status};
+use super::signals::{Change, Signals, Wake, reap, send};
 use super::{FAILED, SessionError, leader, say, step};
 use crate::domain::runtime::GuestProcess;
 use crate::sys::guest::fork_single_threaded;
@@ -58,11 +58,7 @@ fn wait_for(signals: Signals, leader: i32) -> u8 {
             Wake::Other => {}
             Wake::Child => loop {
                 match reap() {
-                    Ok(Some((pid, status))) if pid == leader => {
-                        if let Some(status) = shell_status(status) {
-                            return status;
-                        }
-                    }
+                    Ok(Some((pid, Change::Ended(status)))) if pid == leader => return status,
                     Ok(Some(_)) => {}
                     Ok(None) => break,
                     Err(rustix::io::Errno::INTR) => {}
