@@ -32,9 +32,10 @@ pub fn default_signal_actions() {
 
 /// Marks every descriptor from `first` up to be closed by `execve`.
 pub fn close_on_exec_from(first: RawFd) -> io::Result<()> {
-    let first = u32::try_from(first).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // gVisor takes descriptors for signed numbers and refuses a last one above that.
+    let last = RawFd::MAX;
     // SAFETY: CLOSE_RANGE_CLOEXEC closes nothing now; it sets a flag on descriptors, and takes no pointer.
-    let result = unsafe { libc::syscall(libc::SYS_close_range, first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
+    let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_CLOEXEC) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
