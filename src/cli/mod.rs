@@ -13,6 +13,8 @@ pub mod error;
 pub mod output;
 pub mod places;
 pub mod project;
+pub mod session;
+pub mod terminal;
 
 use std::process::ExitCode;
 

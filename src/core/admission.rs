@@ -104,6 +104,11 @@ pub fn admit(
     if size > limit { Err(Inadmissible::TooLarge { size, limit }) } else { Ok(process) }
 }
 
+/// Tells whether a client contributes this variable without its being named in the profile.
+pub fn describes_client(name: &[u8]) -> bool {
+    CLIENT_VARIABLES.iter().any(|variable| variable.as_bytes() == name) || name.starts_with(b"LC_")
+}
+
 fn command(grant: &Grant<'_>, request: &SessionRequest) -> Vec<Vec<u8>> {
     if !request.argv.is_empty() {
         return request.argv.clone();
@@ -150,8 +155,7 @@ fn environment(grant: &Grant<'_>, session: &SessionId, request: &SessionRequest)
     }
     for (name, value) in &request.env {
         let granted = grant.profile.environment.pass.iter().any(|pass| pass.as_bytes() == name);
-        let described = CLIENT_VARIABLES.iter().any(|v| v.as_bytes() == name) || name.starts_with(b"LC_");
-        if granted || described {
+        if granted || describes_client(name) {
             env.insert(name.clone(), value.clone());
         }
     }
