@@ -345,10 +345,14 @@ fn parent_is_gone(gate: RawFd) -> bool {
 
 /// Gives every signal its default disposition, then unblocks all.
 fn reset_signals() {
+    // All zeroes is the default disposition in every architecture's `struct sigaction`, of which
+    // none is larger.
+    let default = [0u64; 16];
     for signal in 1..=64 {
-        // SAFETY: signal(2) with SIG_DFL installs no code. Numbers that cannot be changed are
-        // refused with an error, which is what is wanted of them.
-        unsafe { libc::signal(signal, libc::SIG_DFL) };
+        // SAFETY: the kernel only reads the structure, which installs no code. The system call
+        // itself, since the C library refuses the two signals that it keeps for itself. SIGKILL
+        // and SIGSTOP are refused by the kernel, which is what is wanted of them.
+        unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), std::ptr::null::<u64>(), 8usize) };
     }
     let none = SigSet::empty();
     let _ = none.thread_set_mask();
@@ -424,4 +428,34 @@ fn execute(plan: &ChildPlan<'_>, opened: Option<RawFd>) -> Errno {
         },
     }
     last_errno()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::child::ended;
+    use crate::sys::namespaces::tests::block_on;
+    use std::os::fd::AsFd;
+    use std::time::Duration;
+
+    #[test]
+    fn a_closed_gate_ends_the_process() {
+        let image = Image::prepare(Path::new("/bin/sleep"), &["sleep".into(), "100".into()], &[], Vec::new()).unwrap();
+        let Gated { mut child, gate, errors } = Gated::clone_process(image, 0, Entry::Plain).unwrap();
+        drop(gate);
+        block_on(async { tokio::time::timeout(Duration::from_secs(5), ended(child.pidfd().as_fd())).await })
+            .unwrap()
+            .unwrap();
+        assert_eq!(child.wait_blocking().unwrap().code(), Some(127));
+        drop(errors);
+    }
+
+    #[test]
+    fn every_step_has_its_code() {
+        for code in 1..=9 {
+            assert_eq!(Step::from_code(code).map(|step| step as u32), Some(code));
+        }
+        assert_eq!(Step::from_code(0), None);
+        assert_eq!(Step::from_code(10), None);
+    }
 }

@@ -303,3 +303,151 @@ fn set_read_only(mount: BorrowedFd<'_>) -> Result<(), MountError> {
     };
     if result == 0 { Ok(()) } else { Err(MountError::Restrict(io::Error::last_os_error())) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::directories::open_root;
+    use crate::sys::namespaces::tests::in_namespaces;
+    use std::fs;
+
+    fn below(base: &Path, name: &str) -> (PathBuf, OwnedFd) {
+        let path = base.join(name);
+        fs::create_dir_all(&path).unwrap();
+        let fd = open_root(&path).unwrap();
+        (path, fd)
+    }
+
+    #[test]
+    fn an_overlay_writes_to_its_upper_only() {
+        if !in_namespaces("sys::mounts::tests::an_overlay_writes_to_its_upper_only") {
+            return;
+        }
+        // Separators of overlay options in the paths on purpose.
+        let base = tempfile::Builder::new().prefix("a,b:c\\d ").tempdir().unwrap();
+        let (lower_path, lower) = below(base.path(), "lower");
+        let (upper_path, upper) = below(base.path(), "upper");
+        let (_, work) = below(base.path(), "work");
+        let (merged, _) = below(base.path(), "merged");
+        fs::write(lower_path.join("file"), "lower").unwrap();
+        overlay(lower.as_fd(), upper.as_fd(), work.as_fd(), &merged).unwrap();
+        fs::write(merged.join("file"), "upper").unwrap();
+        assert_eq!(fs::read_to_string(lower_path.join("file")).unwrap(), "lower");
+        assert_eq!(fs::read_to_string(upper_path.join("file")).unwrap(), "upper");
+        let identity = mount_identity(&merged).unwrap();
+        assert_ne!(identity.mount_id, mount_identity(base.path()).unwrap().mount_id);
+        let listed = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        assert!(
+            listed
+                .lines()
+                .any(|line| line.starts_with(&format!("{} ", identity.mount_id)) && line.contains("userxattr"))
+        );
+        unmount(&merged).unwrap();
+        assert_eq!(fs::read_dir(&merged).unwrap().count(), 0);
+        assert!(matches!(unmount(&merged), Err(MountError::Unmount { .. })));
+    }
+
+    #[test]
+    fn what_the_kernel_says_about_an_option_is_passed_on() {
+        if !in_namespaces("sys::mounts::tests::what_the_kernel_says_about_an_option_is_passed_on") {
+            return;
+        }
+        let set = |context: BorrowedFd<'_>| fsconfig_set_string(context, "size", "much");
+        let error = detached("tmpfs", MountAttrFlags::empty(), set).unwrap_err();
+        assert_eq!(error.to_string(), "cannot set up a mount of type tmpfs: tmpfs: Bad value for 'size'");
+    }
+
+    #[test]
+    fn layers_on_two_file_systems_are_no_overlay() {
+        if !in_namespaces("sys::mounts::tests::layers_on_two_file_systems_are_no_overlay") {
+            return;
+        }
+        let base = tempfile::tempdir().unwrap();
+        let (_, lower) = below(base.path(), "lower");
+        let (shared, _) = below(base.path(), "tmpfs");
+        tmpfs(&shared, 1 << 20, 0o700).unwrap();
+        let (_, upper) = below(&shared, "upper");
+        let (_, elsewhere) = below(base.path(), "work");
+        let (merged, _) = below(base.path(), "merged");
+        let error = overlay(lower.as_fd(), upper.as_fd(), elsewhere.as_fd(), &merged).unwrap_err();
+        let MountError::Configure { filesystem: "overlay", source, .. } = error else { panic!("{error}") };
+        assert_eq!(source.raw_os_error(), Some(libc::EINVAL));
+    }
+
+    #[test]
+    fn binds_are_seen_and_read_only_ones_refuse() {
+        if !in_namespaces("sys::mounts::tests::binds_are_seen_and_read_only_ones_refuse") {
+            return;
+        }
+        let base = tempfile::tempdir().unwrap();
+        let (source_path, source) = below(base.path(), "source");
+        let (inner, _) = below(&source_path, "inner");
+        tmpfs(&inner, 1 << 20, 0o700).unwrap();
+        fs::write(inner.join("file"), "").unwrap();
+        let (plain, _) = below(base.path(), "plain");
+        bind(source.as_fd(), &plain).unwrap();
+        assert!(!plain.join("inner/file").exists());
+        let (recursive, _) = below(base.path(), "recursive");
+        bind_recursive(source.as_fd(), &recursive).unwrap();
+        fs::write(recursive.join("inner/file"), "written").unwrap();
+        let (restricted, restricted_fd) = below(base.path(), "restricted");
+        bind_read_only(source.as_fd(), restricted_fd.as_fd()).unwrap();
+        for file in ["new", "inner/file"] {
+            let error = fs::write(restricted.join(file), "").unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::ReadOnlyFilesystem, "{file}");
+        }
+        remount_read_only(&recursive).unwrap();
+        assert!(fs::write(recursive.join("new"), "").is_err());
+        fs::write(plain.join("new"), "").unwrap();
+
+        // Files too, and onto a descriptor.
+        fs::write(base.path().join("config"), "mine").unwrap();
+        fs::write(plain.join("config"), "").unwrap();
+        let file = fs::File::open(base.path().join("config")).unwrap();
+        let target = fs::File::open(plain.join("config")).unwrap();
+        bind_read_only(file.as_fd(), target.as_fd()).unwrap();
+        assert_eq!(fs::read_to_string(plain.join("config")).unwrap(), "mine");
+        assert!(fs::write(plain.join("config"), "").is_err());
+    }
+
+    #[test]
+    fn a_tmpfs_has_its_size_and_mode() {
+        if !in_namespaces("sys::mounts::tests::a_tmpfs_has_its_size_and_mode") {
+            return;
+        }
+        use std::os::unix::fs::PermissionsExt;
+        let base = tempfile::tempdir().unwrap();
+        tmpfs(base.path(), 1 << 20, 0o1777).unwrap();
+        assert_eq!(base.path().metadata().unwrap().permissions().mode() & 0o7777, 0o1777);
+        let error = fs::write(base.path().join("large"), vec![0; 2 << 20]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    }
+
+    #[test]
+    fn the_probe_for_overlays_leaves_nothing_mounted() {
+        if !in_namespaces("sys::mounts::tests::the_probe_for_overlays_leaves_nothing_mounted") {
+            return;
+        }
+        let base = tempfile::tempdir().unwrap();
+        overlay_supported(base.path()).unwrap();
+        overlay_supported(base.path()).unwrap();
+        let listed = fs::read_to_string("/proc/self/mountinfo").unwrap();
+        assert!(!listed.contains("overlay"));
+    }
+
+    #[test]
+    fn a_tree_with_a_mount_in_it_is_not_removed() {
+        if !in_namespaces("sys::mounts::tests::a_tree_with_a_mount_in_it_is_not_removed") {
+            return;
+        }
+        let base = tempfile::tempdir().unwrap();
+        let (precious, fd) = below(base.path(), "precious");
+        fs::write(precious.join("file"), "").unwrap();
+        let (target, _) = below(base.path(), "tree/a/b");
+        bind(fd.as_fd(), &target).unwrap();
+        let error = crate::sys::directories::remove_tree(&base.path().join("tree")).unwrap_err();
+        assert_eq!(error.source.raw_os_error(), Some(libc::EXDEV));
+        assert_eq!(error.path, target);
+        assert!(precious.join("file").exists());
+    }
+}

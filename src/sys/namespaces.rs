@@ -129,3 +129,200 @@ pub fn try_namespaces(program: &Path) -> Result<ExitStatus, NamespaceError> {
     let mut child = spawn_mapped(command)?;
     child.wait_blocking().map_err(|source| NamespaceError::Collect { program: program.to_owned(), source })
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::domain::artifact::IdRange;
+    use crate::policy::mapping::identity_mapping;
+    use crate::sys::accounts::{Account, SubordinateIds};
+    use std::os::fd::AsFd;
+    use std::os::unix::process::ExitStatusExt;
+
+    /// Runs a test in namespaces of its own: gives false outside, after it ran there.
+    pub(crate) fn in_namespaces(test: &str) -> bool {
+        if rustix::process::getpid().is_init() {
+            return true;
+        }
+        let arguments = ["test", "--exact", test, "--include-ignored", "--nocapture"];
+        let command = command(Path::new("/proc/self/exe"), &arguments, own_mapping());
+        let output = block_on(run_mapped(command)).unwrap();
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
+        assert!(text(&output.stdout).contains("1 passed"), "{} is the test's name?", test);
+        false
+    }
+
+    pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    }
+
+    fn command(executable: &Path, argv: &[&str], mapping: IdMapping) -> MappedCommand {
+        let argv = argv.iter().map(Into::into).collect();
+        MappedCommand { executable: executable.into(), argv, env: Vec::new(), fds: Vec::new(), mapping }
+    }
+
+    fn shell(script: &str, mapping: IdMapping) -> MappedCommand {
+        command(Path::new("/bin/sh"), &["sh", "-c", script], mapping)
+    }
+
+    fn own_mapping() -> IdMapping {
+        let own = |outside| vec![IdRange { inside: 0, outside, count: 1 }];
+        IdMapping { uids: own(rustix::process::geteuid().as_raw()), gids: own(rustix::process::getegid().as_raw()) }
+    }
+
+    fn output_of(command: MappedCommand) -> String {
+        let output = block_on(run_mapped(command)).unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[test]
+    fn the_command_is_root_and_first_in_namespaces_of_its_own() {
+        let script =
+            "echo $$ $(id -u):$(id -g) $(pwd) $(readlink /proc/self/ns/user /proc/self/ns/pid /proc/self/ns/mnt)";
+        let said = output_of(shell(script, own_mapping()));
+        let own = ["user", "pid", "mnt"].map(|kind| std::fs::read_link(format!("/proc/self/ns/{kind}")).unwrap());
+        assert!(said.starts_with("1 0:0 / user:["), "{said}");
+        assert!(own.iter().all(|namespace| !said.contains(namespace.to_str().unwrap())), "{said}");
+        let propagation = output_of(shell("grep -c shared: /proc/self/mountinfo || true", own_mapping()));
+        assert_eq!(propagation, "0\n");
+    }
+
+    #[test]
+    fn exactly_the_named_descriptors_and_variables_arrive() {
+        let (read, write) = rustix::pipe::pipe().unwrap();
+        // Crosswise on purpose: each source's number may be another one's target.
+        let (a, b) = (std::os::fd::AsRawFd::as_raw_fd(&read), std::os::fd::AsRawFd::as_raw_fd(&write));
+        let mut named = shell("ls /proc/self/fd; env; cat /proc/self/fd/$A", own_mapping());
+        named.env = vec![("A".into(), b.to_string().into()), ("PATH".into(), "/usr/bin:/bin".into())];
+        rustix::io::write(&write, b"through the pipe").unwrap();
+        named.fds = vec![(read, b), (std::fs::File::open("/dev/null").unwrap().into(), a)];
+        drop(write);
+        let said = output_of(named);
+        let (listed, rest) = said.split_once("PATH=").or_else(|| said.split_once("A=")).unwrap();
+        let numbers: Vec<i32> = listed.lines().filter_map(|line| line.parse().ok()).collect();
+        let mut expected = vec![0, 1, 2, a, b];
+        expected.sort();
+        // One more is the directory that ls reads.
+        assert_eq!(numbers.iter().filter(|number| expected.contains(number)).count(), 5, "{said}");
+        assert!(numbers.len() <= 6, "{said}");
+        assert!(rest.ends_with("through the pipe"), "{said}");
+    }
+
+    #[test]
+    fn a_failing_step_is_named() {
+        let error = spawn_mapped(command(Path::new("/no/such/program"), &["x"], own_mapping())).unwrap_err();
+        let NamespaceError::Launch(LaunchError::Step { step: Step::Execute, source }) = error else {
+            panic!("{error}")
+        };
+        assert_eq!(source.kind(), io::ErrorKind::NotFound);
+        let missing = spawn_mapped(command(Path::new("/proc/no/such"), &["x"], own_mapping())).unwrap_err();
+        assert!(matches!(missing, NamespaceError::Launch(LaunchError::Executable { .. })));
+        let nul = spawn_mapped(shell("a\0b", own_mapping())).unwrap_err();
+        assert!(matches!(nul, NamespaceError::Launch(LaunchError::Nul(_))));
+    }
+
+    #[test]
+    fn a_mapping_that_is_not_granted_is_refused_with_the_helpers_words() {
+        let foreign = vec![IdRange { inside: 0, outside: 3_000_000_000, count: 5 }];
+        let error = spawn_mapped(shell("true", IdMapping { uids: foreign.clone(), gids: foreign })).unwrap_err();
+        let NamespaceError::Mapping(IdMapError::HelperRefused { said, .. }) = error else { panic!("{error:?}") };
+        assert!(said.contains("newuidmap"), "{said}");
+    }
+
+    #[test]
+    fn signals_are_at_their_defaults() {
+        let said = output_of(shell("grep -E '^Sig(Blk|Ign)' /proc/self/status", own_mapping()));
+        assert_eq!(said, "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n");
+    }
+
+    #[test]
+    fn the_command_dies_with_its_parent_thread() {
+        let spawn = || {
+            let child = spawn_mapped(shell("sleep 100; true", own_mapping())).unwrap();
+            let pidfd = child.pidfd().try_clone_to_owned().unwrap();
+            std::mem::forget(child);
+            pidfd
+        };
+        let pidfd = std::thread::spawn(spawn).join().unwrap();
+        let ended = crate::sys::child::ended(pidfd.as_fd());
+        block_on(async { tokio::time::timeout(std::time::Duration::from_secs(5), ended).await }).unwrap().unwrap();
+    }
+
+    #[test]
+    fn the_end_of_long_output_is_kept() {
+        let output = block_on(run_mapped(shell("seq 1 100000; seq 1 50000 >&2; kill -9 $$; exit 3", own_mapping())));
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(3), "the first process of a namespace cannot kill itself");
+        assert!(output.stdout.len() <= OUTPUT_KEPT && output.stdout.ends_with(b"\n100000\n"));
+        assert!(output.stderr.ends_with(b"\n50000\n"));
+    }
+
+    #[test]
+    fn a_killed_command_is_told_from_an_exit() {
+        let mut child = spawn_mapped(shell("sleep 100; true", own_mapping())).unwrap();
+        child.kill();
+        assert_eq!(child.wait_blocking().unwrap().signal(), Some(9));
+    }
+
+    #[test]
+    #[ignore = "needs subordinate ids: run as a user who has them"]
+    fn every_guest_id_is_mapped_and_the_user_is_the_developer() {
+        let account = Account::current().unwrap();
+        let subordinate = SubordinateIds::of(&account).unwrap();
+        for uid in [0, 1000, 65_534] {
+            let user = crate::domain::artifact::GuestUser {
+                uid,
+                gid: uid,
+                groups: vec![],
+                name: None,
+                home: "/".into(),
+                shell: "/bin/sh".into(),
+            };
+            let developer = (account.uid, account.gid);
+            let mapping = identity_mapping(&user, developer, &subordinate.uids, &subordinate.gids).unwrap();
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().display();
+            let script = format!(
+                "cd {path} && id -G && touch root user other && chown {uid}:{uid} user && chown 5:5 other && \
+                 awk '{{n += $3}} END {{print (n > 65536)}}' /proc/self/uid_map"
+            );
+            assert_eq!(output_of(shell(&script, mapping.clone())), "0\n1\n");
+            use std::os::unix::fs::MetadataExt;
+            let owner = |name: &str| directory.path().join(name).metadata().unwrap().uid();
+            assert_eq!(owner("user"), account.uid);
+            assert_eq!(Some(owner("root")), mapping.host_uid(0));
+            assert_eq!(Some(owner("other")), mapping.host_uid(5));
+            output_of(shell(&format!("rm {path}/root {path}/other"), mapping));
+        }
+    }
+
+    #[test]
+    #[ignore = "needs subordinate ids: run as a user who has them"]
+    fn inner_process_ids_are_found_from_outside() {
+        let account = Account::current().unwrap();
+        let subordinate = SubordinateIds::of(&account).unwrap();
+        let developer = (account.uid, account.gid);
+        let user = crate::domain::artifact::GuestUser {
+            uid: 0,
+            gid: 0,
+            groups: vec![],
+            name: None,
+            home: "/".into(),
+            shell: "/bin/sh".into(),
+        };
+        let mapping = identity_mapping(&user, developer, &subordinate.uids, &subordinate.gids).unwrap();
+        let (ready, written) = rustix::pipe::pipe().unwrap();
+        let mut command = shell("sleep 100 & echo $! >&5; wait", mapping);
+        command.fds = vec![(written, 5)];
+        let child = spawn_mapped(command).unwrap();
+        let mut line = [0u8; 16];
+        let length = rustix::io::read(&ready, &mut line).unwrap();
+        let inner: i32 = std::str::from_utf8(&line[..length]).unwrap().trim().parse().unwrap();
+        let outer = crate::sys::procfs::outer_pid(child.pid(), inner).unwrap();
+        assert_eq!(crate::sys::procfs::children(child.pid()), [outer]);
+        assert_eq!(crate::sys::procfs::outer_pid(child.pid(), 1), Some(child.pid()));
+        assert_eq!(crate::sys::procfs::outer_pid(child.pid(), inner + 1000), None);
+    }
+}

@@ -145,10 +145,6 @@ mod tests {
     use crate::sys::pty;
     use rustix::termios::LocalModes;
     use std::os::fd::AsFd;
-    use std::sync::Mutex;
-
-    /// The state is the process's, so that these tests take turns.
-    static TURN: Mutex<()> = Mutex::new(());
 
     fn is_raw(terminal: &OwnedFd) -> bool {
         !tcgetattr(terminal).unwrap().local_modes.contains(LocalModes::ICANON)
@@ -156,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_guard_restores() {
-        let _turn = TURN.lock().unwrap_or_else(|error| error.into_inner());
+        let _turn = modes::tests::turn();
         let pty = pty::open(WindowSize { rows: 24, columns: 80 }).unwrap();
         let guard = RawMode::enter(pty.slave.as_fd()).unwrap();
         assert!(is_raw(&pty.slave));
@@ -166,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_panic_restores_before_it_unwinds() {
-        let _turn = TURN.lock().unwrap_or_else(|error| error.into_inner());
+        let _turn = modes::tests::turn();
         let pty = pty::open(WindowSize { rows: 24, columns: 80 }).unwrap();
         let slave = pty.slave.try_clone().unwrap();
         let caught = std::panic::catch_unwind(|| {
@@ -180,7 +176,7 @@ mod tests {
 
     #[test]
     fn what_a_session_left_on_is_switched_off() {
-        let _turn = TURN.lock().unwrap_or_else(|error| error.into_inner());
+        let _turn = modes::tests::turn();
         let pty = pty::open(WindowSize { rows: 24, columns: 80 }).unwrap();
         let guard = RawMode::enter(pty.slave.as_fd()).unwrap();
         modes::OutputModes::default().observe(b"\x1b[?1049h\x1b[?25l");

@@ -42,6 +42,13 @@ const PRIVATE: [PrivateMode; 13] = [
     PrivateMode { numbers: &[25], usual: Usual::Set, reset: b"\x1b[?25h" },
 ];
 
+/// Whether a mode differs from its usual state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    On,
+    Off,
+}
+
 /// Further modes, each with its bit and reset.
 const KEYPAD: u32 = 1 << 16;
 const ATTRIBUTES: u32 = 1 << 17;
@@ -127,11 +134,11 @@ impl OutputModes {
                 State::Control
             }
             (State::Escape, b'(') => State::Charset,
-            (State::Escape, b'=') => switch(KEYPAD, true),
-            (State::Escape, b'>') => switch(KEYPAD, false),
+            (State::Escape, b'=') => note(KEYPAD, Mode::On),
+            (State::Escape, b'>') => note(KEYPAD, Mode::Off),
             // Full reset.
-            (State::Escape, b'c') => switch(u32::MAX, false),
-            (State::Charset, byte) => switch(LINE_DRAWING, byte == b'0'),
+            (State::Escape, b'c') => note(u32::MAX, Mode::Off),
+            (State::Charset, byte) => note(LINE_DRAWING, on_if(byte == b'0')),
             (State::Control, b'<'..=b'?') => {
                 self.sequence.prefix = byte;
                 State::Control
@@ -167,20 +174,20 @@ impl OutputModes {
                 let set = if byte == b'h' { Usual::Set } else { Usual::Reset };
                 for (index, mode) in PRIVATE.iter().enumerate() {
                     if mode.numbers.iter().any(|number| parameters.contains(number)) {
-                        switch(1 << index, mode.usual != set);
+                        note(1 << index, on_if(mode.usual != set));
                     }
                 }
                 State::Text
             }
-            (0, 0, b'm') => switch(ATTRIBUTES, parameters.last().is_some_and(|last| *last != 0)),
-            (0, 0, b'r') => switch(REGION, !parameters.is_empty()),
-            (0, b' ', b'q') => switch(CURSOR_SHAPE, parameters.first().is_some_and(|shape| *shape != 0)),
+            (0, 0, b'm') => note(ATTRIBUTES, on_if(parameters.last().is_some_and(|last| *last != 0))),
+            (0, 0, b'r') => note(REGION, on_if(!parameters.is_empty())),
+            (0, b' ', b'q') => note(CURSOR_SHAPE, on_if(parameters.first().is_some_and(|shape| *shape != 0))),
             // Soft reset.
-            (0, b'!', b'p') => switch(KEYPAD | ATTRIBUTES | REGION | LINE_DRAWING, false),
-            (b'>' | b'=', 0, b'u') => switch(KEYBOARD_STACK, true),
-            (b'<', 0, b'u') => switch(KEYBOARD_STACK, false),
+            (0, b'!', b'p') => note(KEYPAD | ATTRIBUTES | REGION | LINE_DRAWING, Mode::Off),
+            (b'>' | b'=', 0, b'u') => note(KEYBOARD_STACK, Mode::On),
+            (b'<', 0, b'u') => note(KEYBOARD_STACK, Mode::Off),
             (b'>', 0, b'm') if parameters.first() == Some(&4) => {
-                switch(OTHER_KEYS, parameters.get(1).is_some_and(|value| *value != 0))
+                note(OTHER_KEYS, on_if(parameters.get(1).is_some_and(|value| *value != 0)))
             }
             _ => State::Text,
         }
@@ -188,11 +195,87 @@ impl OutputModes {
 }
 
 /// Notes modes as on or off; a sequence ends with it.
-fn switch(bits: u32, on: bool) -> State {
-    if on {
-        ON.fetch_or(bits, Ordering::AcqRel);
-    } else {
-        ON.fetch_and(!bits, Ordering::AcqRel);
-    }
+fn note(bits: u32, when: Mode) -> State {
+    match when {
+        Mode::On => ON.fetch_or(bits, Ordering::AcqRel),
+        Mode::Off => ON.fetch_and(!bits, Ordering::AcqRel),
+    };
     State::Text
+}
+
+fn on_if(condition: bool) -> Mode {
+    if condition { Mode::On } else { Mode::Off }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::sync::{Mutex, MutexGuard};
+
+    /// The state is the process's, so that these tests and the terminal's take turns.
+    pub(in crate::sys::terminal) fn turn() -> MutexGuard<'static, ()> {
+        static TURN: Mutex<()> = Mutex::new(());
+        TURN.lock().unwrap_or_else(|error| error.into_inner())
+    }
+
+    fn resets_after(output: &[u8]) -> String {
+        let _ = take_resets();
+        OutputModes::default().observe(output);
+        take_resets().map(|reset| String::from_utf8_lossy(reset).replace('\x1b', "^")).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn only_what_is_on_is_switched_off() {
+        let _turn = turn();
+        for (output, resets) in [
+            ("plain text, \x1b[31mred\x1b[0m again", ""),
+            ("\x1b[31mred", "^[0m"),
+            ("\x1b[1;38;5;0m", ""),
+            ("\x1b[?1049h\x1b[?1049l", ""),
+            ("\x1b[?1049h", "^[?1049l"),
+            ("\x1b[?47h", "^[?1049l"),
+            ("\x1b[?25l", "^[?25h"),
+            ("\x1b[?25l\x1b[?25h", ""),
+            ("\x1b[?1002;1006;2004h", "^[?1002l ^[?1006l ^[?2004l"),
+            ("\x1b[?1h\x1b=", "^> ^[?1l"),
+            ("\x1b[?1h\x1b=\x1b[?1l\x1b>", ""),
+            ("\x1b[2;20r", "^7^[r^8"),
+            ("\x1b[2;20r\x1b[r", ""),
+            ("\x1b(0qqq", "^(B"),
+            ("\x1b(0qqq\x1b(B", ""),
+            ("\x1b[6 q", "^[0 q"),
+            ("\x1b[>1u", "^[<32u"),
+            ("\x1b[>1u\x1b[<u", ""),
+            ("\x1b[>4;2m", "^[>4m"),
+            ("\x1b[>4;0m", ""),
+            ("\x1b[?1049h\x1b[?25l\x1bc", ""),
+            ("\x1b[?1049$p\x1b[?99999999999999h", ""),
+            ("\x1b]0;title \x1b\\", ""),
+        ] {
+            assert_eq!(resets_after(output.as_bytes()), resets, "{output:?}");
+        }
+    }
+
+    #[test]
+    fn sequences_may_be_cut_anywhere() {
+        let _turn = turn();
+        let _ = take_resets();
+        let mut modes = OutputModes::default();
+        for byte in b"text\x1b[?1049;2004hmore\x1b[4" {
+            modes.observe(&[*byte]);
+        }
+        let resets: Vec<_> = take_resets().collect();
+        assert_eq!(resets, [&b"\x1b[?2004l"[..], b"\x1b[?1049l"]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_output_makes_it_panic(output in proptest::collection::vec(
+            prop_oneof![any::<u8>(), Just(0x1b), Just(b'['), Just(b'?'), Just(b';'), Just(b'9'), Just(b'h')], 0..200)) {
+            let _turn = turn();
+            OutputModes::default().observe(&output);
+            let _ = take_resets();
+        }
+    }
 }
