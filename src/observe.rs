@@ -117,7 +117,8 @@ impl Write for RotatingFile {
     }
 }
 
-fn open_log(path: &Path) -> io::Result<File> {
+/// Opens a log file for appending, making it with mode 0600; a symbolic link at its end is refused.
+pub fn open_log(path: &Path) -> io::Result<File> {
     let no_follow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
     OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(no_follow).open(path)
 }

@@ -9,11 +9,9 @@ use crate::domain::runtime::GuestProcess;
 use crate::domain::session::{SessionRequest, Terminal};
 use crate::domain::workspace::GUEST_WORKSPACE;
 
-/// Largest argument vector plus environment, in bytes; below the kernel's own limit (execve(2)).
-pub const PROCESS_BYTES_LIMIT: usize = 1 << 20;
-
-/// The part of a lease packet that one session's process may fill, in bytes.
-pub const PACKET_BYTES_LIMIT: usize = 128 << 10;
+/// Largest argument vector plus environment, in bytes. Both travel in one lease packet, where a byte
+/// takes up to two.
+pub const PROCESS_BYTES_LIMIT: usize = 72 << 10;
 
 /// Search path of a session whose image names none.
 pub const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -100,7 +98,7 @@ pub fn admit(
     }
     let size = process.argv.iter().map(|a| a.len() + 1).sum::<usize>()
         + process.env.iter().map(|(n, v)| n.len() + v.len() + 2).sum::<usize>();
-    let limit = PACKET_BYTES_LIMIT.min(PROCESS_BYTES_LIMIT);
+    let limit = PROCESS_BYTES_LIMIT;
     if size > limit { Err(Inadmissible::TooLarge { size, limit }) } else { Ok(process) }
 }
 
@@ -290,7 +288,7 @@ mod tests {
     #[test]
     fn what_no_process_can_take_is_refused() {
         assert_eq!(check(&profile(), &request(&["a\0b"]), None), Err(Inadmissible::NulByte { what: "an argument" }));
-        let huge = "x".repeat(PACKET_BYTES_LIMIT + 1);
+        let huge = "x".repeat(PROCESS_BYTES_LIMIT + 1);
         assert!(matches!(check(&profile(), &request(&[&huge]), None), Err(Inadmissible::TooLarge { .. })));
     }
 }

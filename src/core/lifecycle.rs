@@ -139,10 +139,14 @@ pub enum Effect {
     ReportRecovered,
     /// Tells the client that started the Domain why it failed.
     ReportFailed,
+    /// Starts the clock within which the client that started the Domain must register its session.
+    AwaitFirstSession,
     /// Starts the linger clock.
     StartLinger,
-    /// Stops the linger clock.
+    /// Stops either clock.
     StopLinger,
+    /// Records that the generation is ending, and why.
+    RecordTearDown(EndReason),
     /// Removes the publication record and closes the socket; nobody is admitted from here on.
     Unpublish,
     /// Ends every live session with this reason.
@@ -196,7 +200,22 @@ pub fn step(mut state: Lifecycle, event: Event) -> (Lifecycle, Vec<Effect>) {
             Purpose::RecoverOnly => enter(&mut state, Ended, vec![Effect::ReportRecovered, Effect::Exit]),
         },
         (Preparing, Event::Prepared) => enter(&mut state, Beginning, vec![Effect::Begin]),
-        (Beginning, Event::Begun) => enter(&mut state, Building, vec![Effect::SpawnSupervisor, Effect::AcquireLease]),
+        (Beginning, Event::Begun) => {
+            let effects = enter(&mut state, Building, vec![Effect::SpawnSupervisor, Effect::AcquireLease]);
+            match state.end.take() {
+                Some(reason) => tear_down(&mut state, reason),
+                None => effects,
+            }
+        }
+        // What is being written must be written before it can be taken back.
+        (Beginning, Event::Cancelled) => {
+            state.end = Some(EndReason::Cancelled);
+            vec![]
+        }
+        (Beginning, Event::Failed { causes, hints }) => {
+            state.end = Some(EndReason::Failed { causes, hints });
+            enter(&mut state, Releasing, vec![Effect::Release])
+        }
         (Building, Event::LeaseAcquired) => {
             state.lease = true;
             if state.supervisor { vec![Effect::Build] } else { vec![] }
@@ -209,7 +228,7 @@ pub fn step(mut state: Lifecycle, event: Event) -> (Lifecycle, Vec<Effect>) {
             enter(&mut state, Publishing, vec![Effect::Publish])
         }
         (Publishing, Event::PublicationOpen) => {
-            enter(&mut state, Published, vec![Effect::ReportPublished, Effect::StartLinger])
+            enter(&mut state, Published, vec![Effect::ReportPublished, Effect::AwaitFirstSession])
         }
         (Published, Event::SessionOpened(session)) => {
             state.sessions.insert(session);
@@ -229,11 +248,11 @@ pub fn step(mut state: Lifecycle, event: Event) -> (Lifecycle, Vec<Effect>) {
             state.end = Some(EndReason::Failed { causes, hints });
             enter(&mut state, Ended, vec![Effect::ReportFailed, Effect::Exit])
         }
-        (Beginning | Building | Publishing, Event::Cancelled) => tear_down(&mut state, EndReason::Cancelled),
-        (Beginning | Building | Publishing | Published, Event::Failed { causes, hints }) => {
+        (Building | Publishing, Event::Cancelled) => tear_down(&mut state, EndReason::Cancelled),
+        (Building | Publishing | Published, Event::Failed { causes, hints }) => {
             tear_down(&mut state, EndReason::Failed { causes, hints })
         }
-        (Beginning | Building | Publishing | Published, Event::SupervisorEnded { how }) => {
+        (Building | Publishing | Published, Event::SupervisorEnded { how }) => {
             state.supervisor = false;
             let causes = vec![format!("the Runtime Supervisor ended: {how}")];
             let hints = vec!["look at `lazaret logs` and run the command again".to_owned()];
@@ -285,7 +304,7 @@ fn enter(state: &mut Lifecycle, phase: Phase, effects: Vec<Effect>) -> Vec<Effec
 fn tear_down(state: &mut Lifecycle, reason: EndReason) -> Vec<Effect> {
     let published = state.phase >= Phase::Publishing;
     state.phase = Phase::TearingDown;
-    let mut effects = Vec::new();
+    let mut effects = vec![Effect::RecordTearDown(reason.clone())];
     if published {
         effects.extend([Effect::StopLinger, Effect::Unpublish, Effect::EndSessions(reason.clone())]);
     }
@@ -358,9 +377,10 @@ mod tests {
             Build,
             Publish,
             ReportPublished,
-            StartLinger,
+            AwaitFirstSession,
             StopLinger,
             StartLinger,
+            RecordTearDown(EndReason::Idle),
             StopLinger,
             Unpublish,
             EndSessions(EndReason::Idle),

@@ -6,3 +6,4 @@ pub mod generation;
 pub mod lifecycle;
 pub mod recovery;
 pub mod restart;
+pub mod session;

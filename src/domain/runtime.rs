@@ -86,6 +86,11 @@ pub struct RuntimePlan {
     pub sidecar: SidecarId,
     /// The Agent Sandbox.
     pub sandbox: SandboxId,
+    /// The user that sessions run as. Owns a persistent path that the image does not have, and the
+    /// directories that stand in for hidden ones.
+    pub uid: u32,
+    /// That user's primary group.
+    pub gid: u32,
     /// The prepared lower's identity.
     pub artifact: ArtifactId,
     /// The prepared lower's tree, never written.

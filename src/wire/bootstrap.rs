@@ -41,6 +41,8 @@ pub enum StartMode {
 pub enum Progress {
     /// A named phase began.
     Phase(String),
+    /// Something that the developer should know; it does not stop the start.
+    Notice(String),
     /// Bytes of a download.
     Download {
         /// What is fetched.

@@ -62,6 +62,21 @@ pub enum ClientMessage {
     },
 }
 
+impl ClientMessage {
+    /// Gives the message's name, for logs that must not hold its content.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Open { .. } => "Open",
+            Self::Input(_) => "Input",
+            Self::InputEnd => "InputEnd",
+            Self::Resize(_) => "Resize",
+            Self::Control(_) => "Control",
+            Self::Status => "Status",
+            Self::Down { .. } => "Down",
+        }
+    }
+}
+
 /// What a coordinator sends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CoordinatorMessage {

@@ -1,1 +1,118 @@
-//! The Host Coordinator's supervision tree.
+//! The Host Coordinator: one process that leads one Domain from the host's namespaces.
+//!
+//! ```text
+//! Coordinator                carries out core::lifecycle; the process ends with it
+//! ├── StoreWriter            the only opener of the Domain Store; its loss ends the generation
+//! ├── RuntimeLink            the lifetime lease and the supervisor process; its loss ends both
+//! ├── Registry               live Client Sessions; its loss ends the generation
+//! │   └── Session …          one each: PTY master or pipes, the client's channel; a loss ends that session
+//! └── Publisher              the listening socket; its loss ends the generation
+//! ```
+//!
+//! It runs on one thread: every child process is spawned by the thread that lives as long as the
+//! process, which is what PR_SET_PDEATHSIG is about (prctl(2)).
+
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+
+use ractor::Actor;
+
+use self::coordinator::{Coordinator, CoordinatorArguments};
+use self::election::{Elected, elect};
+use crate::sys;
+use crate::sys::seqpacket::Lease;
+use crate::wire::bootstrap::{BootstrapMessage, StartOutcome};
+use crate::wire::frame;
+
+pub mod begin;
+pub mod coordinator;
+pub mod election;
+pub mod evidence;
+pub mod generation;
+pub mod guest_executable;
+pub mod lease;
+pub mod plan;
+pub mod preparation;
+pub mod publication;
+pub mod reclaim;
+pub mod records;
+pub mod registry;
+pub mod runtime_link;
+pub mod session;
+pub mod startup;
+pub mod workspace;
+
+/// Number of the bootstrap pair's descriptor in a coordinator.
+pub const BOOTSTRAP_FD: i32 = 3;
+
+/// Runs a Host Coordinator; its bootstrap pair is descriptor [`BOOTSTRAP_FD`]. The calling process has
+/// one thread and is dedicated to this.
+pub fn main() -> ExitCode {
+    let Some(bootstrap) = sys::inherited::take(BOOTSTRAP_FD) else {
+        eprintln!("lazaret: the coordinator is started by `lazaret up`, not by hand");
+        return ExitCode::FAILURE;
+    };
+    sys::process::set_process_name("lazaret-hc").ok();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    match runtime {
+        Ok(runtime) => {
+            let code = runtime.block_on(lead(bootstrap));
+            // A blocking task that hangs in the file system must not keep the Domain lock.
+            runtime.shutdown_background();
+            code
+        }
+        Err(error) => {
+            eprintln!("lazaret: the coordinator's runtime can't be made: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Reads what to start, takes the Domain lock, and leads the Domain until its end.
+async fn lead(bootstrap: OwnedFd) -> ExitCode {
+    let pair = match Lease::new(bootstrap) {
+        Ok(pair) => Arc::new(pair),
+        Err(error) => {
+            eprintln!("lazaret: the bootstrap pair is unusable: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match elect(&pair).await {
+        Ok(Some(elected)) => serve(elected, pair).await,
+        Ok(None) => {
+            tell(&pair, StartOutcome::LockHeld).await;
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            let outcome = StartOutcome::Failed { causes: causes_of(&error), hints: error.hints() };
+            tell(&pair, outcome).await;
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn tell(pair: &Lease, outcome: StartOutcome) {
+    if let Ok(bytes) = frame::encode(&BootstrapMessage::Outcome(outcome)) {
+        pair.send(&bytes, &[]).await.ok();
+    }
+}
+
+async fn serve(elected: Elected, pair: Arc<Lease>) -> ExitCode {
+    let Elected { domain, start, places, store, lock } = elected;
+    let status = Arc::new(Mutex::new(ExitCode::FAILURE));
+    let arguments = CoordinatorArguments { domain, start, places, store, bootstrap: pair, status: status.clone() };
+    match Actor::spawn(None, Coordinator, arguments).await {
+        Ok((_, ended)) => {
+            ended.await.ok();
+        }
+        Err(error) => tracing::error!(%error, "the coordinator can't be started"),
+    }
+    drop(lock);
+    status.lock().map_or(ExitCode::FAILURE, |status| *status)
+}
+
+/// Gives an error's texts, outermost first.
+pub fn causes_of(error: &(dyn std::error::Error + 'static)) -> Vec<String> {
+    std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string).collect()
+}

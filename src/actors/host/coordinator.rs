@@ -1,0 +1,504 @@
+//! The root actor of the Host Coordinator: carries out what [`crate::core::lifecycle`] decides.
+//!
+//! Role: leads one Domain generation. Parent: none, the process ends with it. Children: the store
+//! writer, the runtime link, the registry and the publisher; each holds something that nobody else
+//! has, so the loss of any of them takes the generation down in order ([`crate::core::restart`]).
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::concurrency::JoinHandle;
+use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+
+use super::begin::{self, Beginning};
+use super::evidence;
+use super::generation::{GenerationContext, Places};
+use super::preparation;
+use super::publication::{self, Publisher, PublisherArguments};
+use super::reclaim;
+use super::records::Records;
+use super::registry::{Registry, RegistryArguments, RegistryMessage};
+use super::runtime_link::{LinkMessage, RuntimeLink, SpawnRequest};
+use super::startup::Startup;
+use super::{causes_of, lease, plan};
+use crate::core::generation::{Change, Ownership, Participant};
+use crate::core::lifecycle::{Effect, EndReason, Event, Lifecycle, Phase, Purpose, step};
+use crate::domain::artifact::ArtifactManifest;
+use crate::domain::ids::DomainId;
+use crate::domain::session::SessionEnd;
+use crate::identity::channel::{Face, ServerChannel};
+use crate::store::DomainStore;
+use crate::store::writer::StoreWriter;
+use crate::sys::seqpacket::Lease;
+use crate::wire::bootstrap::{Start, StartMode, StartOutcome};
+use crate::wire::lease::{CoordinatorOrder, SupervisorReport};
+
+/// How long the client that started the Domain may take to register its session.
+const FIRST_SESSION: Duration = Duration::from_secs(15);
+
+/// How long one spawn of the supervisor may take.
+const SPAWN_DEADLINE: u64 = 30_000;
+
+/// What the coordinator is told.
+pub enum HostMessage {
+    /// Something happened in the generation's life.
+    Event(Event),
+    /// The prepared lower is there.
+    Prepared(Box<ArtifactManifest>),
+    /// Identities and intents are durable.
+    Begun(Arc<GenerationContext>),
+    /// The supervisor reports.
+    Report(SupervisorReport),
+    /// The supervisor's process ended.
+    SupervisorEnded(String),
+    /// The socket is bound and the publication durable.
+    PublicationReady(tokio::net::UnixListener, Arc<Face>),
+    /// Keeps a connection open until this process ends.
+    HoldUntilEnd(ServerChannel),
+}
+
+/// What the coordinator is made of; the Domain lock is held.
+pub struct CoordinatorArguments {
+    /// The Domain.
+    pub domain: DomainId,
+    /// What the client asked for.
+    pub start: Start,
+    /// Where the Domain's things lie.
+    pub places: Places,
+    /// The store of the locked Domain.
+    pub store: DomainStore,
+    /// The bootstrap pair.
+    pub bootstrap: Arc<Lease>,
+    /// The exit status to give, set before the end.
+    pub status: Arc<std::sync::Mutex<ExitCode>>,
+}
+
+/// State of the coordinator.
+pub struct CoordinatorState {
+    domain: DomainId,
+    start: Start,
+    places: Places,
+    store: Records,
+    startup: Startup,
+    status: Arc<std::sync::Mutex<ExitCode>>,
+    life: Lifecycle,
+    artifact: Option<Box<ArtifactManifest>>,
+    generation: Option<Arc<GenerationContext>>,
+    link: ActorRef<LinkMessage>,
+    registry: Option<ActorRef<RegistryMessage>>,
+    publisher: Option<ActorRef<()>>,
+    face: Option<Arc<Face>>,
+    /// Tasks that make something which a release must not overtake.
+    making: Vec<tokio::task::JoinHandle<()>>,
+    clock: Option<JoinHandle<Result<(), ractor::MessagingErr<HostMessage>>>>,
+    held: Vec<ServerChannel>,
+}
+
+/// The coordinator actor.
+pub struct Coordinator;
+
+impl Actor for Coordinator {
+    type Msg = HostMessage;
+    type State = CoordinatorState;
+    type Arguments = CoordinatorArguments;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<HostMessage>,
+        arguments: CoordinatorArguments,
+    ) -> Result<CoordinatorState, ActorProcessingErr> {
+        let CoordinatorArguments { domain, start, places, store, bootstrap, status } = arguments;
+        let startup = Startup::new(bootstrap, Some(places.runtime.startup()), myself.clone());
+        let (link, _) = Actor::spawn_linked(None, RuntimeLink, myself.clone(), myself.get_cell()).await?;
+        let (writer, _) = Actor::spawn_linked(None, StoreWriter, store, myself.get_cell()).await?;
+        let store = Records::new(writer);
+        let purpose = match start.mode {
+            StartMode::Serve => Purpose::Serve,
+            StartMode::Recover => Purpose::RecoverOnly,
+        };
+        let (life, _) = Lifecycle::start(purpose);
+        Ok(CoordinatorState {
+            domain,
+            start,
+            places,
+            store,
+            startup,
+            status,
+            life,
+            artifact: None,
+            generation: None,
+            link,
+            registry: None,
+            publisher: None,
+            face: None,
+            making: Vec::new(),
+            clock: None,
+            held: Vec::new(),
+        })
+    }
+
+    async fn post_start(
+        &self,
+        myself: ActorRef<HostMessage>,
+        state: &mut CoordinatorState,
+    ) -> Result<(), ActorProcessingErr> {
+        state.run(&myself, Effect::Recover).await;
+        Ok(())
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<HostMessage>,
+        message: HostMessage,
+        state: &mut CoordinatorState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            HostMessage::Event(event) => state.advance(&myself, event).await,
+            HostMessage::Prepared(artifact) => {
+                state.artifact = Some(artifact);
+                state.advance(&myself, Event::Prepared).await;
+            }
+            HostMessage::Begun(generation) => {
+                state.generation = Some(generation);
+                state.advance(&myself, Event::Begun).await;
+            }
+            HostMessage::Report(report) => state.report(&myself, report).await,
+            HostMessage::SupervisorEnded(how) => {
+                if let Some(registry) = &state.registry {
+                    registry.cast(RegistryMessage::SupervisorGone(how.clone())).ok();
+                }
+                state.advance(&myself, Event::SupervisorEnded { how }).await;
+            }
+            HostMessage::PublicationReady(listener, face) => state.open(&myself, listener, face).await?,
+            HostMessage::HoldUntilEnd(channel) => state.held.push(channel),
+        }
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        myself: ActorRef<HostMessage>,
+        event: SupervisionEvent,
+        state: &mut CoordinatorState,
+    ) -> Result<(), ActorProcessingErr> {
+        let (child, how) = match event {
+            SupervisionEvent::ActorFailed(child, error) => (child, error.to_string()),
+            SupervisionEvent::ActorTerminated(child, ..) => (child, "it stopped".to_owned()),
+            _ => return Ok(()),
+        };
+        let id = child.get_id();
+        let name = if id == state.link.get_id() {
+            "runtime link"
+        } else if state.registry.as_ref().is_some_and(|registry| registry.get_id() == id) {
+            "registry"
+        } else if state.publisher.as_ref().is_some_and(|publisher| publisher.get_id() == id) {
+            "publisher"
+        } else {
+            "store writer"
+        };
+        use crate::core::restart::{Child, Verdict, decide};
+        if let Verdict::TearDown(EndReason::Failed { causes, hints }) =
+            decide(Child::OwningActor(name), state.life.phase, &how)
+        {
+            state.advance(&myself, Event::Failed { causes, hints }).await;
+        }
+        Ok(())
+    }
+}
+
+impl CoordinatorState {
+    async fn advance(&mut self, myself: &ActorRef<HostMessage>, event: Event) {
+        let (life, effects) = step(self.life.clone(), event.clone());
+        if life != self.life || !effects.is_empty() {
+            tracing::info!(from = ?self.life.phase, to = ?life.phase, ?event, "generation");
+        }
+        self.life = life;
+        for effect in effects {
+            self.run(myself, effect).await;
+        }
+    }
+
+    async fn run(&mut self, myself: &ActorRef<HostMessage>, effect: Effect) {
+        match effect {
+            Effect::Recover => self.recover(myself, Event::Recovered),
+            Effect::Prepare => self.prepare(myself),
+            Effect::Begin => self.begin(myself),
+            Effect::SpawnSupervisor => self.spawn_supervisor(myself).await,
+            Effect::AcquireLease => self.acquire_lease(myself),
+            Effect::Build => self.build(myself),
+            Effect::Publish => self.publish(myself),
+            Effect::ReportPublished => self.startup.outcome(StartOutcome::Published).await,
+            Effect::ReportRecovered => self.startup.outcome(StartOutcome::Recovered).await,
+            Effect::ReportFailed => self.report_failed().await,
+            Effect::AwaitFirstSession => self.start_clock(myself, FIRST_SESSION),
+            Effect::StartLinger => self.start_clock(myself, self.start.profile.linger),
+            Effect::StopLinger => self.stop_clock(),
+            Effect::RecordTearDown(reason) => self.record(myself, vec![Change::BeginTearDown(reason)]),
+            Effect::Unpublish => self.unpublish(),
+            Effect::EndSessions(reason) => {
+                if let Some(registry) = &self.registry {
+                    registry.cast(RegistryMessage::EndAll(session_end(&reason))).ok();
+                }
+            }
+            Effect::TearDown => {
+                self.link.cast(LinkMessage::TearDown).ok();
+            }
+            Effect::Release => {
+                self.startup.phase("removing what is left");
+                self.release(myself).await;
+            }
+            Effect::Exit => {
+                self.store.close().await;
+                if let Ok(mut status) = self.status.lock() {
+                    *status = if matches!(self.life.end, Some(EndReason::Failed { .. })) {
+                        ExitCode::FAILURE
+                    } else {
+                        ExitCode::SUCCESS
+                    };
+                }
+                myself.stop(None);
+            }
+        }
+    }
+
+    fn recover(&self, myself: &ActorRef<HostMessage>, done: Event) {
+        let (store, places, myself) = (self.store.clone(), self.places.clone(), myself.clone());
+        tokio::spawn(async move {
+            let event = match reclaim::run(&store, &places).await {
+                Ok(()) => done,
+                Err(error) => Event::Failed { causes: causes_of(&error), hints: error.hints() },
+            };
+            myself.cast(HostMessage::Event(event)).ok();
+        });
+    }
+
+    fn prepare(&self, myself: &ActorRef<HostMessage>) {
+        self.startup.phase("preparing the image");
+        let request = preparation::PrepareRequest::of_profile(&self.start.profile, self.places.storage.clone());
+        let (startup, myself) = (self.startup.clone(), myself.clone());
+        tokio::spawn(async move {
+            let message = match preparation::prepare(&request, &|progress| startup.progress(progress)).await {
+                Ok(manifest) => HostMessage::Prepared(Box::new(manifest)),
+                Err(error) => HostMessage::Event(Event::Failed { causes: causes_of(&error), hints: error.hints() }),
+            };
+            myself.cast(message).ok();
+        });
+    }
+
+    fn begin(&mut self, myself: &ActorRef<HostMessage>) {
+        let Some(artifact) = self.artifact.take() else { return };
+        self.startup.phase("starting the sandbox");
+        let beginning = Beginning {
+            domain: self.domain.clone(),
+            profile: self.start.profile.clone(),
+            workspace: self.start.workspace.clone(),
+            artifact: *artifact,
+            places: self.places.clone(),
+        };
+        let (store, myself) = (self.store.clone(), myself.clone());
+        tokio::spawn(async move {
+            let message = match begin::begin(beginning, &store).await {
+                Ok(generation) => HostMessage::Begun(Arc::new(generation)),
+                Err(error) => HostMessage::Event(failed(&error)),
+            };
+            myself.cast(message).ok();
+        });
+    }
+
+    async fn spawn_supervisor(&mut self, myself: &ActorRef<HostMessage>) {
+        let Some(generation) = self.generation.clone() else { return };
+        let request = SpawnRequest {
+            domain: self.domain.clone(),
+            profile: self.start.profile.name.clone(),
+            mapping: generation.artifact.mapping.clone(),
+            log: self.places.domain.supervisor_log(),
+        };
+        let event = match ractor::call_t!(self.link, LinkMessage::Spawn, SPAWN_DEADLINE, request) {
+            Ok(Ok(identity)) => {
+                generation.supervisor.set(identity.pid).ok();
+                let own = Change::Own(Participant::RuntimeSupervisor, Ownership::Process(identity));
+                self.record(myself, vec![own]);
+                Event::SupervisorSpawned
+            }
+            Ok(Err(error)) => {
+                let hints = vec!["run `lazaret doctor`".to_owned()];
+                Event::Failed { causes: causes_of(&error), hints }
+            }
+            Err(error) => failed(&error),
+        };
+        myself.cast(HostMessage::Event(event)).ok();
+    }
+
+    fn acquire_lease(&mut self, myself: &ActorRef<HostMessage>) {
+        let Some(generation) = self.generation.clone() else { return };
+        let (store, myself) = (self.store.clone(), myself.clone());
+        self.making.push(tokio::spawn(async move {
+            let event = match lease::acquire(&generation, &store).await {
+                Ok(()) => Event::LeaseAcquired,
+                Err(error) => failed(&error),
+            };
+            myself.cast(HostMessage::Event(event)).ok();
+        }));
+    }
+
+    fn build(&self, myself: &ActorRef<HostMessage>) {
+        let Some(generation) = &self.generation else { return };
+        match plan::make(generation) {
+            Ok(planned) => {
+                for notice in planned.notices {
+                    tracing::warn!(notice, "workspace");
+                    self.startup.progress(crate::wire::bootstrap::Progress::Notice(notice));
+                }
+                let order = CoordinatorOrder::Build(Box::new(planned.plan));
+                self.link.cast(LinkMessage::Order(order, Vec::new())).ok();
+            }
+            Err(error) => {
+                let event = Event::Failed { causes: causes_of(&error), hints: error.hints() };
+                myself.cast(HostMessage::Event(event)).ok();
+            }
+        }
+    }
+
+    async fn report(&mut self, myself: &ActorRef<HostMessage>, report: SupervisorReport) {
+        let Some(generation) = self.generation.clone() else { return };
+        match report {
+            SupervisorReport::SessionStarted { session, exec, guest_pid } => {
+                self.tell_registry(RegistryMessage::Started { session, exec, guest_pid });
+            }
+            SupervisorReport::SessionEnded { session, outcome } => {
+                self.tell_registry(RegistryMessage::ExecEnded(session, outcome));
+            }
+            SupervisorReport::SandboxLost { cause } => {
+                let hints = vec!["look at `lazaret logs` and run the command again".to_owned()];
+                self.advance(myself, Event::Failed { causes: vec![cause], hints }).await;
+            }
+            SupervisorReport::BuildFailed { causes, hints } => {
+                self.advance(myself, Event::Failed { causes, hints }).await;
+            }
+            SupervisorReport::TornDown => tracing::info!("the supervisor took everything down"),
+            evidence => match evidence::changes(&generation, evidence) {
+                Ok((changes, evidence::Complete::No)) => self.record(myself, changes),
+                Ok((changes, evidence::Complete::Yes)) => {
+                    let (submitted, myself) = (self.store.submit(changes), myself.clone());
+                    tokio::spawn(async move {
+                        let event = match submitted.await {
+                            Ok(_) => Event::Attested,
+                            Err(error) => failed(&error),
+                        };
+                        myself.cast(HostMessage::Event(event)).ok();
+                    });
+                }
+                Err(error) => self.advance(myself, failed(&error)).await,
+            },
+        }
+    }
+
+    /// Writes changes in the order of calls; a change that can't be written ends the generation.
+    fn record(&self, myself: &ActorRef<HostMessage>, changes: Vec<Change>) {
+        let (submitted, myself) = (self.store.submit(changes), myself.clone());
+        tokio::spawn(async move {
+            if let Err(error) = submitted.await {
+                myself.cast(HostMessage::Event(failed(&error))).ok();
+            }
+        });
+    }
+
+    fn publish(&mut self, myself: &ActorRef<HostMessage>) {
+        let Some(generation) = self.generation.clone() else { return };
+        let (store, myself) = (self.store.clone(), myself.clone());
+        self.making.push(tokio::spawn(async move {
+            let message = match publication::publish(&generation, &store).await {
+                Ok((listener, face)) => HostMessage::PublicationReady(listener, face),
+                Err(error) => HostMessage::Event(failed(&error)),
+            };
+            myself.cast(message).ok();
+        }));
+    }
+
+    async fn open(
+        &mut self,
+        myself: &ActorRef<HostMessage>,
+        listener: tokio::net::UnixListener,
+        face: Arc<Face>,
+    ) -> Result<(), ActorProcessingErr> {
+        let Some(generation) = self.generation.clone().filter(|_| self.life.phase == Phase::Publishing) else {
+            return Ok(());
+        };
+        let arguments = RegistryArguments {
+            generation,
+            link: self.link.clone(),
+            store: self.store.clone(),
+            coordinator: myself.clone(),
+        };
+        let (registry, _) = Actor::spawn_linked(None, Registry, arguments, myself.get_cell()).await?;
+        let arguments = PublisherArguments { listener, face: face.clone(), registry: registry.clone() };
+        let (publisher, _) = Actor::spawn_linked(None, Publisher, arguments, myself.get_cell()).await?;
+        self.registry = Some(registry);
+        self.publisher = Some(publisher);
+        self.face = Some(face);
+        self.advance(myself, Event::PublicationOpen).await;
+        Ok(())
+    }
+
+    fn unpublish(&mut self) {
+        if let Some(face) = &self.face {
+            face.withdraw();
+        }
+        if let Some(publisher) = self.publisher.take() {
+            publisher.stop(None);
+        }
+        for path in [self.places.runtime.publication(), self.places.runtime.socket()] {
+            if let Err(error) = std::fs::remove_file(&path)
+                && error.kind() != std::io::ErrorKind::NotFound
+            {
+                tracing::warn!(path = %path.display(), %error, "can't be removed");
+            }
+        }
+    }
+
+    /// The same comparison of records and world as after a crash removes what the supervisor did not.
+    async fn release(&mut self, myself: &ActorRef<HostMessage>) {
+        for making in self.making.drain(..) {
+            making.await.ok();
+        }
+        self.recover(myself, Event::Released);
+    }
+
+    async fn report_failed(&self) {
+        if let Some(EndReason::Failed { causes, hints }) = &self.life.end {
+            tracing::error!(?causes, "the generation failed");
+            let outcome = StartOutcome::Failed { causes: causes.clone(), hints: hints.clone() };
+            self.startup.outcome(outcome).await;
+        }
+    }
+
+    fn start_clock(&mut self, myself: &ActorRef<HostMessage>, time: Duration) {
+        self.stop_clock();
+        self.clock = Some(myself.send_after(time, || HostMessage::Event(Event::LingerElapsed)));
+    }
+
+    fn stop_clock(&mut self) {
+        if let Some(clock) = self.clock.take() {
+            clock.abort();
+        }
+    }
+
+    fn tell_registry(&self, message: RegistryMessage) {
+        if let Some(registry) = &self.registry {
+            registry.cast(message).ok();
+        }
+    }
+}
+
+fn failed(error: &(dyn std::error::Error + 'static)) -> Event {
+    Event::Failed { causes: causes_of(error), hints: Vec::new() }
+}
+
+fn session_end(reason: &EndReason) -> SessionEnd {
+    match reason {
+        EndReason::Failed { causes, .. } => SessionEnd::SandboxLost(causes.join(": ")),
+        EndReason::Down => SessionEnd::TornDown("`lazaret down` took the Domain down".to_owned()),
+        EndReason::Idle | EndReason::Cancelled => SessionEnd::TornDown("the Domain was taken down".to_owned()),
+    }
+}

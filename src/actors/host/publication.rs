@@ -1,0 +1,144 @@
+//! The Host Coordinator's socket while a generation is published.
+//!
+//! Role: owns the listening socket and the publication record. Parent: the coordinator. Children: none;
+//! each connection is authenticated in a task of its own, so that a slow or hostile peer delays nobody.
+//! If this actor fails, nobody can join any more and the coordinator takes the generation down.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::net::UnixListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+use super::generation::GenerationContext;
+use super::reclaim::owned_identity;
+use super::records::Records;
+use super::registry::RegistryMessage;
+use crate::core::generation::{Change, Ownership, Participant};
+use crate::identity::anchor::{AnchorError, TrustAnchor};
+use crate::identity::channel::{self, Face};
+use crate::identity::tls::TlsError;
+use crate::store::writer::WriteError;
+use crate::sys::private;
+
+/// How many connections may be in their greeting at once.
+const GREETINGS: usize = 64;
+
+/// The generation can't be published.
+#[derive(Debug, thiserror::Error)]
+pub enum PublicationError {
+    /// The socket can't be bound.
+    #[error("the socket {path} can't be bound")]
+    Bind {
+        /// The socket's path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The Trust Anchor can't be made.
+    #[error("the generation's Trust Anchor can't be made")]
+    Anchor(#[from] AnchorError),
+    /// The TLS configuration can't be made.
+    #[error("the coordinator's TLS configuration can't be made")]
+    Tls(#[from] TlsError),
+    /// The publication can't be recorded.
+    #[error("the publication can't be recorded")]
+    Store(#[from] WriteError),
+    /// The publication record can't be written.
+    #[error("the publication record {path} can't be written")]
+    Record {
+        /// The record's path.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Binds the socket, makes the publication durable, and writes the record that clients look for.
+/// Connections queue up until [`Publisher`] accepts them.
+pub async fn publish(
+    generation: &GenerationContext,
+    store: &Records,
+) -> Result<(UnixListener, Arc<Face>), PublicationError> {
+    let identity = &generation.identity;
+    let anchor = TrustAnchor::mint(&identity.domain, &identity.profile, identity.generation, &identity.coordinator)?;
+    let face = Arc::new(Face::new(anchor)?);
+    let socket = generation.places.runtime.socket();
+    let bind = |source| PublicationError::Bind { path: socket.clone(), source };
+    let listener = UnixListener::bind(&socket).map_err(bind)?;
+    let owned = Ownership::Path(owned_identity(&socket).map_err(bind)?);
+    store.apply(vec![Change::Own(Participant::Socket, owned), Change::Publish]).await?;
+    let path = generation.places.runtime.publication();
+    let record = |source| PublicationError::Record { path: path.clone(), source };
+    let content = serde_json::to_vec(face.publication()).map_err(|error| record(error.into()))?;
+    private::write_file(&path, &content).map_err(record)?;
+    let owned = Ownership::Path(owned_identity(&path).map_err(record)?);
+    store.apply(vec![Change::Own(Participant::Publication, owned)]).await?;
+    Ok((listener, face))
+}
+
+/// What the publisher is made of.
+pub struct PublisherArguments {
+    /// The bound socket.
+    pub listener: UnixListener,
+    /// What clients are shown.
+    pub face: Arc<Face>,
+    /// Who takes authenticated connections.
+    pub registry: ActorRef<RegistryMessage>,
+}
+
+/// The publisher actor; it is told nothing, only started and stopped.
+pub struct Publisher;
+
+impl Actor for Publisher {
+    type Msg = ();
+    type State = JoinHandle<()>;
+    type Arguments = PublisherArguments;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<()>,
+        arguments: Self::Arguments,
+    ) -> Result<Self::State, ActorProcessingErr> {
+        Ok(tokio::spawn(async move {
+            if let Err(error) = accept(arguments).await {
+                tracing::error!(%error, "the socket accepts nobody any more");
+                myself.kill();
+            }
+        }))
+    }
+
+    async fn post_stop(&self, _: ActorRef<()>, accepting: &mut Self::State) -> Result<(), ActorProcessingErr> {
+        accepting.abort();
+        Ok(())
+    }
+}
+
+async fn accept(PublisherArguments { listener, face, registry }: PublisherArguments) -> io::Result<()> {
+    let greetings = Arc::new(Semaphore::new(GREETINGS));
+    loop {
+        let permit = greetings.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let (stream, _) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            // The peer is gone, or descriptors are short for a moment: neither ends the Domain.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+            Err(error) => return Err(error),
+        };
+        let (face, registry) = (face.clone(), registry.clone());
+        tokio::spawn(async move {
+            let pid = stream.peer_cred().ok().and_then(|peer| peer.pid()).unwrap_or(0);
+            match channel::accept(stream, &face).await {
+                Ok((channel, identity)) => {
+                    registry.cast(RegistryMessage::Connected { channel, identity, pid }).ok();
+                }
+                Err(error) => tracing::warn!(pid, error = &error as &dyn std::error::Error, "a connection is refused"),
+            }
+            drop(permit);
+        });
+    }
+}

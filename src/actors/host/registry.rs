@@ -1,0 +1,364 @@
+//! Client Sessions of a published generation: who asks, who is admitted, who lives.
+//!
+//! Role: owns the active-session registry and its records in the Domain Store. Parent: the coordinator.
+//! Children: one [`Session`] actor each; a session that fails has its processes killed and its record
+//! dropped, and no other session notices. If this actor fails, the coordinator takes the generation down.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{SinkExt, StreamExt};
+use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+
+use super::coordinator::HostMessage;
+use super::generation::GenerationContext;
+use super::records::Records;
+use super::runtime_link::LinkMessage;
+use super::session::{Session, SessionArguments, SessionMessage, open};
+use crate::core::admission::{Inadmissible, admit};
+use crate::core::generation::{Change, SessionProcess, SessionRecord};
+use crate::core::lifecycle::Event;
+use crate::core::session::SessionEvent;
+use crate::domain::escaped::escape;
+use crate::domain::ids::{ClientCliId, ConfigFingerprint, SessionId};
+use crate::domain::runtime::GuestProcess;
+use crate::domain::session::{SessionEnd, SessionRequest, SessionSummary, Terminal};
+use crate::identity::channel::ServerChannel;
+use crate::identity::peer::{Component, PeerIdentity};
+use crate::wire::client::{ClientMessage, CoordinatorMessage, DomainStatus, Refusal};
+use crate::wire::lease::{CoordinatorOrder, ExecOutcome, InnerProcess};
+
+/// How long an authenticated client may take to say what it wants.
+const FIRST_MESSAGE: Duration = Duration::from_secs(10);
+
+/// What the registry is told.
+pub enum RegistryMessage {
+    /// A client is authenticated.
+    Connected {
+        /// Its connection.
+        channel: ServerChannel,
+        /// Who it is.
+        identity: PeerIdentity,
+        /// Its process id (SO_PEERCRED).
+        pid: i32,
+    },
+    /// A client said what it wants.
+    Asked {
+        /// Its connection.
+        channel: ServerChannel,
+        /// Its identity.
+        client: ClientCliId,
+        /// Its process id.
+        pid: i32,
+        /// What it wants.
+        message: ClientMessage,
+    },
+    /// A session's process runs.
+    Started {
+        /// The session.
+        session: SessionId,
+        /// The `runsc exec` client.
+        exec: InnerProcess,
+        /// The guest process.
+        guest_pid: i32,
+    },
+    /// A session's process ended.
+    ExecEnded(SessionId, ExecOutcome),
+    /// Nothing of a session is left.
+    SessionClosed(SessionId),
+    /// A session's processes can't be killed.
+    SessionStuck(SessionId),
+    /// Ends every session; nobody is admitted from here on.
+    EndAll(SessionEnd),
+    /// The supervisor is gone, and every process of every session with it.
+    SupervisorGone(String),
+}
+
+/// What the registry is made of.
+pub struct RegistryArguments {
+    /// The generation.
+    pub generation: Arc<GenerationContext>,
+    /// The link to the Runtime Supervisor.
+    pub link: ActorRef<LinkMessage>,
+    /// The store.
+    pub store: Records,
+    /// The parent.
+    pub coordinator: ActorRef<HostMessage>,
+}
+
+struct Live {
+    actor: ActorRef<SessionMessage>,
+    summary: SessionSummary,
+}
+
+/// State of the registry.
+pub struct RegistryState {
+    arguments: RegistryArguments,
+    sessions: BTreeMap<SessionId, Live>,
+    closing: bool,
+}
+
+/// The registry actor.
+pub struct Registry;
+
+impl Actor for Registry {
+    type Msg = RegistryMessage;
+    type State = RegistryState;
+    type Arguments = RegistryArguments;
+
+    async fn pre_start(
+        &self,
+        _: ActorRef<RegistryMessage>,
+        arguments: RegistryArguments,
+    ) -> Result<RegistryState, ActorProcessingErr> {
+        Ok(RegistryState { arguments, sessions: BTreeMap::new(), closing: false })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<RegistryMessage>,
+        message: RegistryMessage,
+        state: &mut RegistryState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            RegistryMessage::Connected { channel, identity, pid } => listen(myself, channel, identity, pid),
+            RegistryMessage::Asked { channel, client, pid, message } => match message {
+                ClientMessage::Open { request, configuration } => {
+                    state.open(&myself, channel, client, pid, request, configuration).await;
+                }
+                ClientMessage::Status => {
+                    let status = state.status().await;
+                    answer(channel, CoordinatorMessage::Status(Box::new(status)));
+                }
+                ClientMessage::Down { with_sessions } => state.down(channel, with_sessions)?,
+                other => {
+                    let text = format!("{} is no first message", other.name());
+                    answer(channel, CoordinatorMessage::Refused(Refusal::Invalid(text)));
+                }
+            },
+            RegistryMessage::Started { session, exec, guest_pid } => state.started(session, exec, guest_pid).await,
+            RegistryMessage::ExecEnded(session, outcome) => {
+                state.tell(&session, SessionEvent::ExecEnded(outcome.into()))
+            }
+            RegistryMessage::SessionClosed(session) => state.closed(session).await?,
+            RegistryMessage::SessionStuck(session) => {
+                let causes = vec![format!("the processes of session {session} could not be killed")];
+                state.arguments.coordinator.cast(HostMessage::Event(Event::Failed { causes, hints: vec![] }))?;
+            }
+            RegistryMessage::EndAll(end) => {
+                state.closing = true;
+                state.tell_all(|| SessionEvent::End(end.clone()));
+            }
+            RegistryMessage::SupervisorGone(how) => {
+                state.closing = true;
+                let lost = SessionEnd::SandboxLost(format!("the Runtime Supervisor ended: {how}"));
+                state.tell_all(|| SessionEvent::ExecEnded(lost.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        _: ActorRef<RegistryMessage>,
+        event: SupervisionEvent,
+        state: &mut RegistryState,
+    ) -> Result<(), ActorProcessingErr> {
+        let SupervisionEvent::ActorFailed(actor, error) = event else { return Ok(()) };
+        let failed = state.sessions.iter().find(|(_, live)| live.actor.get_id() == actor.get_id());
+        if let Some(session) = failed.map(|(session, _)| session.clone()) {
+            tracing::error!(%session, %error, "a session actor failed; its processes are killed");
+            let order = CoordinatorOrder::KillSession { session: session.clone() };
+            state.arguments.link.cast(LinkMessage::Order(order, Vec::new()))?;
+            state.closed(session).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Waits for a client's first message in a task of its own.
+fn listen(registry: ActorRef<RegistryMessage>, mut channel: ServerChannel, identity: PeerIdentity, pid: i32) {
+    let Component::Client(client) = identity.component else {
+        tracing::warn!(pid, "a peer that is no Client CLI is refused");
+        return;
+    };
+    tokio::spawn(async move {
+        match tokio::time::timeout(FIRST_MESSAGE, channel.next()).await {
+            Ok(Some(Ok(message))) => {
+                registry.cast(RegistryMessage::Asked { channel, client, pid, message }).ok();
+            }
+            Ok(Some(Err(error))) => tracing::warn!(%client, %error, "a client's first message is not one"),
+            Ok(None) => {}
+            Err(_) => tracing::warn!(%client, "a client said nothing"),
+        }
+    });
+}
+
+/// Sends a last message in a task of its own.
+fn answer(mut channel: ServerChannel, message: CoordinatorMessage) {
+    tokio::spawn(async move {
+        let sending = async {
+            channel.send(message).await?;
+            channel.close().await
+        };
+        tokio::time::timeout(FIRST_MESSAGE, sending).await.ok();
+    });
+}
+
+impl RegistryState {
+    async fn open(
+        &mut self,
+        myself: &ActorRef<RegistryMessage>,
+        channel: ServerChannel,
+        client: ClientCliId,
+        pid: i32,
+        request: SessionRequest,
+        configuration: Option<ConfigFingerprint>,
+    ) {
+        if self.closing {
+            return answer(channel, CoordinatorMessage::Refused(Refusal::GoingDown));
+        }
+        let session = SessionId::mint();
+        let generation = self.arguments.generation.clone();
+        let process = match admit(&generation.grant(), &session, &request, configuration.as_ref()) {
+            Ok(process) => process,
+            Err(Inadmissible::ConfigurationDiffers) => {
+                let running = Box::new(generation.profile.clone());
+                return answer(channel, CoordinatorMessage::Refused(Refusal::ConfigurationDiffers { running }));
+            }
+            Err(other) => return answer(channel, CoordinatorMessage::Refused(Refusal::Invalid(other.to_string()))),
+        };
+        let summary = summarise(&session, &client, pid, &request, &process);
+        let record = SessionRecord { id: session.clone(), client, registered_at: summary.since, process: None };
+        if let Err(error) = self.arguments.store.apply(vec![Change::RegisterSession(record)]).await {
+            tracing::error!(error = &error as &dyn std::error::Error, "a session can't be recorded");
+            let refusal = Refusal::Invalid(format!("the session can't be recorded: {error}"));
+            return answer(channel, CoordinatorMessage::Refused(refusal));
+        }
+        match self.spawn(myself, &session, channel, request.terminal, process).await {
+            Ok(actor) => {
+                tracing::info!(%session, client = %summary.client, pid, command = ?summary.command, "session opened");
+                self.sessions.insert(session.clone(), Live { actor, summary });
+                self.arguments.coordinator.cast(HostMessage::Event(Event::SessionOpened(session))).ok();
+            }
+            Err(error) => {
+                tracing::error!(%session, error = &*error, "a session can't be started");
+                self.arguments.store.apply(vec![Change::EndSession(session)]).await.ok();
+            }
+        }
+    }
+
+    async fn spawn(
+        &self,
+        myself: &ActorRef<RegistryMessage>,
+        session: &SessionId,
+        channel: ServerChannel,
+        terminal: Terminal,
+        process: GuestProcess,
+    ) -> Result<ActorRef<SessionMessage>, Box<dyn std::error::Error + Send + Sync>> {
+        let (streams, handed) = open(terminal)?;
+        let order = CoordinatorOrder::StartSession { session: session.clone(), process };
+        self.arguments.link.cast(LinkMessage::Order(order, handed))?;
+        let arguments = SessionArguments {
+            session: session.clone(),
+            channel,
+            streams,
+            link: self.arguments.link.clone(),
+            registry: myself.clone(),
+        };
+        let (actor, _) = Actor::spawn_linked(None, Session, arguments, myself.get_cell()).await?;
+        Ok(actor)
+    }
+
+    async fn started(&mut self, session: SessionId, exec: InnerProcess, guest_pid: i32) {
+        self.tell(&session, SessionEvent::Started);
+        let Some(exec) = self.arguments.generation.outer_process(&exec) else { return };
+        let change = Change::StartSession(session.clone(), SessionProcess { exec, guest_pid });
+        if let Err(error) = self.arguments.store.apply(vec![change]).await {
+            // A session that ended in the meantime has no record any more.
+            tracing::debug!(%session, %error, "a session's processes are not recorded");
+        }
+    }
+
+    async fn closed(&mut self, session: SessionId) -> Result<(), ActorProcessingErr> {
+        if self.sessions.remove(&session).is_none() {
+            return Ok(());
+        }
+        tracing::info!(%session, "session closed");
+        if let Err(error) = self.arguments.store.apply(vec![Change::EndSession(session.clone())]).await {
+            tracing::error!(%session, error = &error as &dyn std::error::Error, "a session's end can't be recorded");
+        }
+        self.arguments.coordinator.cast(HostMessage::Event(Event::SessionClosed(session)))?;
+        Ok(())
+    }
+
+    fn down(&mut self, channel: ServerChannel, with_sessions: bool) -> Result<(), ActorProcessingErr> {
+        if !with_sessions && !self.sessions.is_empty() {
+            answer(channel, CoordinatorMessage::Refused(Refusal::SessionsLive(self.sessions.len())));
+            return Ok(());
+        }
+        self.closing = true;
+        let mut channel = channel;
+        let coordinator = self.arguments.coordinator.clone();
+        // The connection is kept until this process ends, which tells the client that all is gone.
+        tokio::spawn(async move {
+            channel.send(CoordinatorMessage::GoingDown).await.ok();
+            coordinator.cast(HostMessage::HoldUntilEnd(channel)).ok();
+            coordinator.cast(HostMessage::Event(Event::DownRequested)).ok();
+        });
+        Ok(())
+    }
+
+    async fn status(&self) -> DomainStatus {
+        let generation = &self.arguments.generation;
+        let document = self.arguments.store.document().await.ok().flatten();
+        DomainStatus {
+            sessions: self.sessions.values().map(|live| live.summary.clone()).collect(),
+            ..generation.status(document.as_deref())
+        }
+    }
+
+    fn tell(&self, session: &SessionId, event: SessionEvent) {
+        if let Some(live) = self.sessions.get(session) {
+            live.actor.cast(SessionMessage::Event(event)).ok();
+        }
+    }
+
+    fn tell_all(&self, event: impl Fn() -> SessionEvent) {
+        for live in self.sessions.values() {
+            live.actor.cast(SessionMessage::Event(event())).ok();
+        }
+    }
+}
+
+fn summarise(
+    session: &SessionId,
+    client: &ClientCliId,
+    pid: i32,
+    request: &SessionRequest,
+    process: &GuestProcess,
+) -> SessionSummary {
+    SessionSummary {
+        id: session.clone(),
+        client: client.clone(),
+        client_pid: pid,
+        command: process.argv.iter().map(|argument| escape(argument)).collect(),
+        interactive: process.interactive,
+        terminal_name: request.terminal_name.clone(),
+        since: jiff::Timestamp::now().as_second(),
+    }
+}
+
+impl From<ExecOutcome> for SessionEnd {
+    fn from(outcome: ExecOutcome) -> Self {
+        match outcome {
+            ExecOutcome::Exited(status) => Self::Exited(status),
+            ExecOutcome::NotStarted(why) => Self::NotStarted(why),
+            ExecOutcome::SandboxLost(why) => Self::SandboxLost(why),
+            ExecOutcome::ClientKilled(signal) => {
+                Self::SandboxLost(format!("the session's runsc exec client was killed by signal {signal}"))
+            }
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! The lifetime lease to the Runtime Supervisor.
+//!
+//! Role: owns the supervisor process and the coordinator's end of the lease. Parent: the coordinator.
+//! Children: none; one task reads reports and one waits for the process. The supervisor's end is
+//! reported to the coordinator, which takes the generation down. If this actor fails, the lease closes
+//! and the supervisor ends with everything it owns.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use tokio::sync::mpsc;
+
+use super::coordinator::HostMessage;
+use crate::domain::artifact::IdMapping;
+use crate::domain::ids::{DomainId, ProfileName};
+use crate::domain::ownership::ProcessIdentity;
+use crate::sys::namespaces::{MappedChild, MappedCommand, NamespaceError, spawn_mapped};
+use crate::sys::seqpacket::{self, Lease};
+use crate::sys::{process, procfs};
+use crate::wire::frame;
+use crate::wire::lease::{CoordinatorOrder, SupervisorReport};
+
+/// Number of the lease's descriptor in the supervisor.
+pub const LEASE_FD: i32 = 3;
+
+/// Number of the log file's descriptor in the supervisor.
+pub const LOG_FD: i32 = 4;
+
+/// How long the supervisor may take to take everything down before it is killed.
+const TEAR_DOWN_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How many orders wait for a supervisor that does not read.
+const ORDERS: usize = 256;
+
+/// The supervisor can't be spawned.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// The lease can't be made.
+    #[error("the lifetime lease can't be made")]
+    Lease(#[source] std::io::Error),
+    /// The log file can't be opened.
+    #[error("the supervisor's log {path} can't be opened")]
+    Log {
+        /// The log file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The process can't be created in its namespaces.
+    #[error("the Runtime Supervisor can't be started")]
+    Namespaces(#[source] NamespaceError),
+    /// The process ended before it could be identified.
+    #[error("the Runtime Supervisor ended at once")]
+    Identity,
+}
+
+/// What the supervisor is spawned with.
+#[derive(Debug)]
+pub struct SpawnRequest {
+    /// The Domain, for the process title.
+    pub domain: DomainId,
+    /// Its profile, for the process title.
+    pub profile: ProfileName,
+    /// The identity mapping of its user namespace.
+    pub mapping: IdMapping,
+    /// Its log file.
+    pub log: PathBuf,
+}
+
+/// What the link is told.
+#[derive(Debug)]
+pub enum LinkMessage {
+    /// Spawns the supervisor.
+    Spawn(SpawnRequest, RpcReplyPort<Result<ProcessIdentity, SpawnError>>),
+    /// Sends an order with descriptors.
+    Order(CoordinatorOrder, Vec<OwnedFd>),
+    /// Orders everything taken down and kills the supervisor when that takes too long.
+    TearDown,
+    /// The time for the teardown is over.
+    TearDownOverdue,
+    /// The supervisor's process ended.
+    Exited(String),
+}
+
+/// State of the link.
+pub struct LinkState {
+    coordinator: ActorRef<HostMessage>,
+    orders: Option<mpsc::Sender<(CoordinatorOrder, Vec<OwnedFd>)>>,
+    supervisor: Option<OwnedFd>,
+}
+
+/// The link actor.
+pub struct RuntimeLink;
+
+impl Actor for RuntimeLink {
+    type Msg = LinkMessage;
+    type State = LinkState;
+    type Arguments = ActorRef<HostMessage>;
+
+    async fn pre_start(
+        &self,
+        _: ActorRef<LinkMessage>,
+        coordinator: Self::Arguments,
+    ) -> Result<LinkState, ActorProcessingErr> {
+        Ok(LinkState { coordinator, orders: None, supervisor: None })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<LinkMessage>,
+        message: LinkMessage,
+        state: &mut LinkState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            LinkMessage::Spawn(request, reply) => {
+                let spawned = state.spawn(&myself, request);
+                reply.send(spawned)?;
+            }
+            LinkMessage::Order(order, fds) => state.order(order, fds),
+            LinkMessage::TearDown => {
+                state.order(CoordinatorOrder::TearDown, Vec::new());
+                myself.send_after(TEAR_DOWN_DEADLINE, || LinkMessage::TearDownOverdue);
+            }
+            LinkMessage::TearDownOverdue => {
+                if let Some(supervisor) = &state.supervisor {
+                    tracing::error!("the supervisor did not end in time and is killed");
+                    process::kill(supervisor).ok();
+                }
+            }
+            LinkMessage::Exited(how) => {
+                state.supervisor = None;
+                state.orders = None;
+                state.coordinator.cast(HostMessage::SupervisorEnded(how))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl LinkState {
+    fn spawn(&mut self, myself: &ActorRef<LinkMessage>, request: SpawnRequest) -> Result<ProcessIdentity, SpawnError> {
+        let (ours, theirs) = seqpacket::pair().map_err(SpawnError::Lease)?;
+        let lease = Arc::new(Lease::new(ours).map_err(SpawnError::Lease)?);
+        let log = crate::observe::open_log(&request.log)
+            .map_err(|source| SpawnError::Log { path: request.log.clone(), source })?;
+        let title = format!("lazaret: supervisor {} {}", request.profile, request.domain);
+        let mut env = vec![(OsString::from("PATH"), OsString::from(crate::core::admission::DEFAULT_PATH))];
+        if let Some(filter) = std::env::var_os("LAZARET_LOG") {
+            env.push(("LAZARET_LOG".into(), filter));
+        }
+        let child = spawn_mapped(MappedCommand {
+            executable: PathBuf::from("/proc/self/exe"),
+            argv: vec![title.into(), "__supervisor".into()],
+            env,
+            fds: vec![(theirs, LEASE_FD), (log.into(), LOG_FD)],
+            mapping: request.mapping,
+        })
+        .map_err(SpawnError::Namespaces)?;
+        let identity = procfs::identity(child.pid()).ok().flatten().ok_or(SpawnError::Identity)?;
+        let pidfd = child.pidfd().try_clone_to_owned().map_err(|_| SpawnError::Identity)?;
+        let (orders, queue) = mpsc::channel(ORDERS);
+        tokio::spawn(send_orders(lease.clone(), queue));
+        let reading = tokio::spawn(read_reports(lease, self.coordinator.clone()));
+        tokio::spawn(await_exit(child, reading, myself.clone()));
+        self.orders = Some(orders);
+        self.supervisor = Some(pidfd);
+        Ok(identity)
+    }
+
+    fn order(&self, order: CoordinatorOrder, fds: Vec<OwnedFd>) {
+        // A supervisor that is gone or stuck is noticed by its exit or by the order's own deadline.
+        match &self.orders {
+            Some(orders) if orders.try_send((order, fds)).is_ok() => {}
+            _ => tracing::warn!("an order could not be given to the supervisor"),
+        }
+    }
+}
+
+async fn send_orders(lease: Arc<Lease>, mut queue: mpsc::Receiver<(CoordinatorOrder, Vec<OwnedFd>)>) {
+    while let Some((order, fds)) = queue.recv().await {
+        let bytes = match frame::encode(&order) {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                tracing::error!(%error, "an order can't be encoded");
+                continue;
+            }
+        };
+        let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+        if let Err(error) = lease.send(&bytes, &borrowed).await {
+            tracing::warn!(%error, "the supervisor takes no more orders");
+            return;
+        }
+    }
+}
+
+async fn read_reports(lease: Arc<Lease>, coordinator: ActorRef<HostMessage>) {
+    loop {
+        match lease.receive().await {
+            Ok(Some((bytes, _))) => match frame::decode::<SupervisorReport>(&bytes) {
+                Ok(report) => {
+                    if coordinator.cast(HostMessage::Report(report)).is_err() {
+                        return;
+                    }
+                }
+                Err(error) => tracing::error!(%error, "a report can't be decoded"),
+            },
+            Ok(None) => return,
+            Err(error) => {
+                tracing::warn!(%error, "the lease failed");
+                return;
+            }
+        }
+    }
+}
+
+/// Reports the exit after every report that preceded it.
+async fn await_exit(mut child: MappedChild, reading: tokio::task::JoinHandle<()>, link: ActorRef<LinkMessage>) {
+    let how = match child.wait().await {
+        Ok(status) => status.to_string(),
+        Err(error) => format!("its status is unknown: {error}"),
+    };
+    tokio::time::timeout(Duration::from_secs(1), reading).await.ok();
+    link.cast(LinkMessage::Exited(how)).ok();
+}

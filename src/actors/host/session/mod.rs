@@ -1,0 +1,264 @@
+//! One Client Session: its streams, its client's channel, its order of ending.
+//!
+//! Role: owns exactly one session's PTY master (or pipes) and its client's connection. Parent: the
+//! registry. Children: none; the carriers in [`carry`] are tasks that end with the session's streams.
+//! If this actor fails, the registry orders the session's processes killed and drops its record.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::io::Interest;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+use super::registry::RegistryMessage;
+use super::runtime_link::LinkMessage;
+use crate::core::session::{SessionEffect, SessionEvent, SessionPhase, step};
+use crate::domain::ids::SessionId;
+use crate::domain::session::{ControlEvent, SessionEnd, Terminal, WindowSize};
+use crate::identity::channel::ServerChannel;
+use crate::sys::pty;
+use crate::wire::client::{CoordinatorMessage, INPUT_WINDOW, Stream};
+use crate::wire::lease::CoordinatorOrder;
+
+pub mod carry;
+pub mod streams;
+
+use streams::SessionStream;
+
+/// How long a killed session's process may take to be gone.
+const KILL_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How long a client may take to accept the last output when its session is ended for it.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// The coordinator's ends of a session's standard streams.
+#[derive(Debug)]
+pub enum SessionStreams {
+    /// The PTY master.
+    Terminal(SessionStream),
+    /// Three pipes.
+    Pipes {
+        /// Writing end of standard input.
+        input: SessionStream,
+        /// Reading end of standard output.
+        output: SessionStream,
+        /// Reading end of standard error.
+        error: SessionStream,
+    },
+}
+
+/// Opens a session's streams and gives the supervisor's ends: the PTY slave, or standard input, output
+/// and error in this order.
+pub fn open(terminal: Terminal) -> io::Result<(SessionStreams, Vec<OwnedFd>)> {
+    match terminal {
+        Terminal::Interactive(size) => {
+            let pty = pty::open(size)?;
+            let both = Interest::READABLE | Interest::WRITABLE;
+            Ok((SessionStreams::Terminal(SessionStream::new(pty.master, both)?), vec![pty.slave]))
+        }
+        Terminal::Pipes => {
+            let pipe = || rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC);
+            let ((stdin, input), (output, stdout), (error, stderr)) = (pipe()?, pipe()?, pipe()?);
+            let streams = SessionStreams::Pipes {
+                input: SessionStream::new(input, Interest::WRITABLE)?,
+                output: SessionStream::new(output, Interest::READABLE)?,
+                error: SessionStream::new(error, Interest::READABLE)?,
+            };
+            Ok((streams, vec![stdin, stdout, stderr]))
+        }
+    }
+}
+
+/// What a session is made of.
+pub struct SessionArguments {
+    /// The session.
+    pub session: SessionId,
+    /// The client's connection.
+    pub channel: ServerChannel,
+    /// The streams.
+    pub streams: SessionStreams,
+    /// The link to the Runtime Supervisor.
+    pub link: ActorRef<LinkMessage>,
+    /// The parent.
+    pub registry: ActorRef<RegistryMessage>,
+}
+
+/// What a session is told.
+#[derive(Debug)]
+pub enum SessionMessage {
+    /// Something happened in its life.
+    Event(SessionEvent),
+    /// The client's terminal has a new size.
+    Resize(WindowSize),
+    /// The client sends a terminal event.
+    Control(ControlEvent),
+    /// The processes should have been gone by now.
+    KillOverdue,
+}
+
+/// State of a session.
+pub struct SessionState {
+    session: SessionId,
+    phase: SessionPhase,
+    terminal: Option<Arc<SessionStream>>,
+    link: ActorRef<LinkMessage>,
+    registry: ActorRef<RegistryMessage>,
+    gate: Option<oneshot::Sender<()>>,
+    finish: watch::Sender<bool>,
+    outbox: Option<mpsc::Sender<CoordinatorMessage>>,
+    outputs: Vec<JoinHandle<()>>,
+    inputs: Vec<JoinHandle<()>>,
+}
+
+/// The session actor.
+pub struct Session;
+
+impl Actor for Session {
+    type Msg = SessionMessage;
+    type State = SessionState;
+    type Arguments = SessionArguments;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<Self::Msg>,
+        arguments: SessionArguments,
+    ) -> Result<SessionState, ActorProcessingErr> {
+        let SessionArguments { session, channel, streams, link, registry } = arguments;
+        let (sink, source) = futures_util::StreamExt::split(channel);
+        let (outbox, messages) = mpsc::channel(2);
+        let (finish, finished) = watch::channel(false);
+        let (gate, opened) = oneshot::channel();
+        let (terminal, input, outputs) = match streams {
+            SessionStreams::Terminal(master) => {
+                let master = Arc::new(master);
+                (Some(master.clone()), master.clone(), vec![(Stream::Output, master)])
+            }
+            SessionStreams::Pipes { input, output, error } => {
+                let outputs = vec![(Stream::Output, Arc::new(output)), (Stream::Error, Arc::new(error))];
+                (None, Arc::new(input), outputs)
+            }
+        };
+        let (typed, keys) = mpsc::unbounded_channel();
+        let credit = Arc::new(carry::Credit::new(INPUT_WINDOW));
+        let inputs = vec![
+            tokio::spawn(carry::receive(source, typed, credit.clone(), myself.clone())),
+            tokio::spawn(carry::write_input(keys, input, opened, credit, outbox.clone())),
+        ];
+        let outputs = outputs
+            .into_iter()
+            .map(|(stream, fd)| tokio::spawn(carry::read_output(stream, fd, finished.clone(), outbox.clone())))
+            .collect();
+        tokio::spawn(carry::send(sink, messages, myself));
+        Ok(SessionState {
+            session,
+            phase: SessionPhase::Opening,
+            terminal,
+            link,
+            registry,
+            gate: Some(gate),
+            finish,
+            outbox: Some(outbox),
+            outputs,
+            inputs,
+        })
+    }
+
+    async fn post_start(&self, _: ActorRef<Self::Msg>, state: &mut SessionState) -> Result<(), ActorProcessingErr> {
+        let opened = CoordinatorMessage::Opened { session: state.session.clone(), input_window: INPUT_WINDOW };
+        if let Some(outbox) = &state.outbox {
+            // The box is empty and has room; a client that has gone is noticed by the sender.
+            outbox.try_send(opened).ok();
+        }
+        Ok(())
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<Self::Msg>,
+        message: SessionMessage,
+        state: &mut SessionState,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            SessionMessage::Event(event) => state.advance(&myself, event),
+            SessionMessage::Resize(size) => {
+                if let Some(terminal) = &state.terminal
+                    && let Err(error) = pty::set_size(terminal.fd(), size)
+                {
+                    tracing::warn!(session = %state.session, %error, "a terminal can't be resized");
+                }
+            }
+            SessionMessage::Control(event) => {
+                if state.phase == SessionPhase::Running {
+                    let order = CoordinatorOrder::SignalSession { session: state.session.clone(), event };
+                    state.link.cast(LinkMessage::Order(order, Vec::new()))?;
+                }
+            }
+            SessionMessage::KillOverdue => {
+                if matches!(state.phase, SessionPhase::Ending(_)) {
+                    tracing::error!(session = %state.session, "the session's processes could not be killed");
+                    state.registry.cast(RegistryMessage::SessionStuck(state.session.clone()))?;
+                }
+            }
+        }
+        if state.phase == SessionPhase::Closed {
+            myself.stop(None);
+        }
+        Ok(())
+    }
+
+    async fn post_stop(&self, _: ActorRef<Self::Msg>, state: &mut SessionState) -> Result<(), ActorProcessingErr> {
+        state.inputs.iter().chain(&state.outputs).for_each(JoinHandle::abort);
+        Ok(())
+    }
+}
+
+impl SessionState {
+    fn advance(&mut self, myself: &ActorRef<SessionMessage>, event: SessionEvent) {
+        tracing::debug!(session = %self.session, phase = ?self.phase, ?event, "session");
+        let ordered = matches!(self.phase, SessionPhase::Ending(_) | SessionPhase::Condemned(_));
+        if ordered || matches!(event, SessionEvent::End(_) | SessionEvent::ClientGone) {
+            // Whoever ends it does not wait for a client that no longer reads.
+            myself.send_after(FAREWELL, || SessionMessage::Event(SessionEvent::Drained));
+        }
+        let (phase, effects) = step(std::mem::replace(&mut self.phase, SessionPhase::Closed), event);
+        self.phase = phase;
+        for effect in effects {
+            match effect {
+                SessionEffect::OpenInput => {
+                    if let Some(gate) = self.gate.take() {
+                        gate.send(()).ok();
+                    }
+                }
+                SessionEffect::Kill => {
+                    let order = CoordinatorOrder::KillSession { session: self.session.clone() };
+                    self.link.cast(LinkMessage::Order(order, Vec::new())).ok();
+                    myself.send_after(KILL_DEADLINE, || SessionMessage::KillOverdue);
+                }
+                SessionEffect::Drain(end) => self.drain(myself.clone(), end),
+                SessionEffect::Close => {
+                    self.registry.cast(RegistryMessage::SessionClosed(self.session.clone())).ok();
+                }
+            }
+        }
+    }
+
+    /// Delivers what was written before the end, then the end itself.
+    fn drain(&mut self, myself: ActorRef<SessionMessage>, end: SessionEnd) {
+        self.finish.send_replace(true);
+        let outputs = std::mem::take(&mut self.outputs);
+        let Some(outbox) = self.outbox.take() else { return };
+        tokio::spawn(async move {
+            for output in outputs {
+                output.await.ok();
+            }
+            // The sender task reports `Drained` when the end is sent or the client is gone.
+            if outbox.send(CoordinatorMessage::Ended(end)).await.is_err() {
+                myself.cast(SessionMessage::Event(SessionEvent::Drained)).ok();
+            }
+        });
+    }
+}
