@@ -354,3 +354,8 @@ impl Boot {
         if recorded.boot_id == running_boot_id { Self::Same } else { Self::Later }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod fixtures;
+#[cfg(test)]
+mod tests;

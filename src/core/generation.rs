@@ -14,6 +14,8 @@
 //! is the only way from one document to the next. Each [`Change`] is one action of the protocol
 //! model and carries the action's name in its description; [`rules`] holds the guards.
 
+#[cfg(test)]
+pub(crate) mod fixtures;
 mod rules;
 #[cfg(test)]
 mod tests;
