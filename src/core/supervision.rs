@@ -23,6 +23,14 @@ pub struct Failure {
     pub hints: Vec<String>,
 }
 
+impl Failure {
+    /// Describes an error by its chain of causes, without hints.
+    pub fn of(error: &dyn std::error::Error) -> Self {
+        let chain = std::iter::successors(Some(error), |cause| cause.source());
+        Self { causes: chain.map(ToString::to_string).collect(), hints: vec![] }
+    }
+}
+
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {

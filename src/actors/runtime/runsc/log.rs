@@ -1,0 +1,61 @@
+//! What runsc's log says about a failed command.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// Largest part of a log that is looked at, in bytes.
+const LOG_LIMIT: u64 = 1 << 20;
+/// Longest text taken over from runsc, in bytes; it may repeat what a sandbox said.
+const TEXT_LIMIT: usize = 2000;
+
+/// Gives the first error of a log file, which is the root cause of a failed command.
+pub fn first_error(path: &Path) -> Option<String> {
+    let mut text = vec![];
+    File::open(path).ok()?.take(LOG_LIMIT).read_to_end(&mut text).ok()?;
+    first_error_in(&text)
+}
+
+/// Gives the first error in a log's text. Its JSON objects follow each other without a separator, and
+/// the last may be cut off.
+fn first_error_in(text: &[u8]) -> Option<String> {
+    let entries = serde_json::Deserializer::from_slice(text).into_iter::<serde_json::Value>();
+    let mut errors = entries.map_while(Result::ok).filter(|entry| entry["level"] == "error");
+    errors.find_map(|entry| entry["msg"].as_str().map(bounded))
+}
+
+/// Bounds a text and makes every control character visible, as it may come from the sandbox.
+pub fn bounded(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.trim().chars() {
+        if out.len() >= TEXT_LIMIT {
+            out.push('…');
+            break;
+        }
+        if c.is_control() {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_error_of_concatenated_objects_is_found() {
+        let log = br#"{"msg":"starting","level":"info"}{"msg":"gofer: no such file","level":"error"}{"msg":"EOF","level":"error"}{"ms"#;
+        assert_eq!(first_error_in(log).as_deref(), Some("gofer: no such file"));
+        assert_eq!(first_error_in(br#"{"msg":"x","level":"warning"}"#), None);
+        assert_eq!(first_error_in(b"not json"), None);
+    }
+
+    #[test]
+    fn text_is_bounded_and_shows_its_control_characters() {
+        assert_eq!(bounded("a\x1b[2Jb\n"), "a\\u{1b}[2Jb");
+        assert!(bounded(&"x".repeat(10_000)).len() < TEXT_LIMIT + 8);
+    }
+}
