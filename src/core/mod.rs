@@ -7,3 +7,4 @@ pub mod lifecycle;
 pub mod recovery;
 pub mod restart;
 pub mod session;
+pub mod supervision;

@@ -202,12 +202,15 @@ pub fn installed_rules(ipv6: bool) -> Vec<Rule> {
 ///
 /// A dropped connection attempt gives up after two retries (about seven seconds) instead of two
 /// minutes. ICMP echo sockets are open to the sandbox's own group, which is 0 in this user namespace.
+/// Ports below 1024 are left to gVisor's own check, since the sentry holds no capability here.
 pub fn settings(ipv6: bool) -> Vec<Setting> {
     let set = |path: &str, value: &str| Setting { path: path.into(), value: value.into() };
     let mut all = vec![
+        // First, as changing it resets others. A new namespace may inherit it from the host's.
+        set("net/ipv4/ip_forward", "0"),
         set("net/ipv4/tcp_syn_retries", "2"),
         set("net/ipv4/ping_group_range", "0 0"),
-        set("net/ipv4/ip_forward", "0"),
+        set("net/ipv4/ip_unprivileged_port_start", "0"),
         set("net/ipv4/conf/all/route_localnet", "0"),
         set("net/ipv4/conf/default/route_localnet", "0"),
     ];

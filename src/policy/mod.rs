@@ -3,6 +3,7 @@
 
 pub mod address_space;
 pub mod derive;
+pub mod enforcement;
 pub mod explain;
 pub mod mapping;
 pub mod protections;

@@ -107,7 +107,7 @@ pub struct ExecState {
     sandbox: Sandbox,
     directory: PathBuf,
     children: Children,
-    interactive: bool,
+    streams: Streams,
     client: Option<Client>,
     guest_pid: Option<i32>,
     killed: bool,
@@ -148,7 +148,7 @@ impl Actor for Exec {
         arguments: ExecArguments,
     ) -> Result<Self::State, ActorProcessingErr> {
         let ExecArguments { supervisor, session, process, streams, sandbox, directory, children } = arguments;
-        let interactive = process.interactive;
+        let kind = if process.interactive { Streams::Terminal } else { Streams::Pipes };
         let began = Instant::now();
         let started = start(&process, streams, &sandbox, &directory, &children, &myself);
         let client = match started {
@@ -165,7 +165,7 @@ impl Actor for Exec {
             sandbox,
             directory,
             children,
-            interactive,
+            streams: kind,
             client,
             guest_pid: None,
             killed: false,
@@ -242,7 +242,7 @@ impl ExecState {
     /// process group; any other just dies of one, so there the session wrapper is told instead.
     fn deliver(&self, event: ControlEvent) {
         let Some(guest_pid) = self.guest_pid else { return };
-        match (&self.client, forwarded(event, self.interactive)) {
+        match (&self.client, forwarded(event, self.streams)) {
             (Some(client), Forward::ByClient(signal)) => {
                 if let Err(error) = pidfd_send_signal(&client.pidfd, signal) {
                     debug!(%error, "the client ended before the signal");
@@ -254,6 +254,13 @@ impl ExecState {
     }
 }
 
+/// What a session's standard streams are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Streams {
+    Terminal,
+    Pipes,
+}
+
 /// Who passes a terminal event on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Forward {
@@ -262,7 +269,7 @@ enum Forward {
     Not,
 }
 
-fn forwarded(event: ControlEvent, interactive: bool) -> Forward {
+fn forwarded(event: ControlEvent, streams: Streams) -> Forward {
     let signal = match event {
         ControlEvent::Interrupt => Signal::INT,
         ControlEvent::Quit => Signal::QUIT,
@@ -271,7 +278,7 @@ fn forwarded(event: ControlEvent, interactive: bool) -> Forward {
         ControlEvent::Hangup => Signal::HUP,
     };
     match event {
-        _ if interactive => Forward::ByClient(signal),
+        _ if streams == Streams::Terminal => Forward::ByClient(signal),
         // Nobody could continue a stopped session that has no terminal.
         ControlEvent::Suspend => Forward::Not,
         _ => Forward::ByWrapper(signal),
@@ -358,7 +365,7 @@ async fn watch(mut child: Child, claim: Claim, pid_file: PidFile, log: PathBuf, 
         announce(started, &actor);
     }
     let outcome = match status {
-        Ok(status) => classify(started.is_some(), status, || first_error(&log)),
+        Ok(status) => classify(started, status, || first_error(&log)),
         Err(error) => ExecOutcome::NotStarted(error.to_string()),
     };
     let _ = actor.cast(ExecMessage::Ended(outcome));
@@ -371,11 +378,11 @@ fn announce(guest_pid: Option<i32>, actor: &ActorRef<ExecMessage>) {
 }
 
 /// Tells the guest's own status from runsc's failures, which share the status 128.
-fn classify(started: bool, status: ExitStatus, error: impl FnOnce() -> Option<String>) -> ExecOutcome {
+fn classify(guest_pid: Option<i32>, status: ExitStatus, error: impl FnOnce() -> Option<String>) -> ExecOutcome {
     if let Some(signal) = status.signal() {
         return ExecOutcome::ClientKilled(signal);
     }
-    if !started {
+    if guest_pid.is_none() {
         return ExecOutcome::NotStarted(error().unwrap_or_else(|| format!("runsc exec: {}", process::describe(status))));
     }
     match (status.code(), error) {
@@ -399,19 +406,19 @@ mod tests {
     fn the_three_meanings_of_128_are_told_apart() {
         let lost = || Some("waiting on pid 7: EOF".to_owned());
         let refused = || Some("executing processes for container: no such file".to_owned());
-        assert_eq!(classify(true, exited(128), || None), ExecOutcome::Exited(128));
-        assert!(matches!(classify(true, exited(128), lost), ExecOutcome::SandboxLost(_)));
-        assert!(matches!(classify(false, exited(128), refused), ExecOutcome::NotStarted(e) if e.contains("no such file")));
-        assert_eq!(classify(true, exited(137), || None), ExecOutcome::Exited(137));
-        assert_eq!(classify(true, exited(0), lost), ExecOutcome::Exited(0));
-        assert_eq!(classify(true, ExitStatus::from_raw(9), || None), ExecOutcome::ClientKilled(9));
+        assert_eq!(classify(Some(7), exited(128), || None), ExecOutcome::Exited(128));
+        assert!(matches!(classify(Some(7), exited(128), lost), ExecOutcome::SandboxLost(_)));
+        assert!(matches!(classify(None, exited(128), refused), ExecOutcome::NotStarted(e) if e.contains("no such file")));
+        assert_eq!(classify(Some(7), exited(137), || None), ExecOutcome::Exited(137));
+        assert_eq!(classify(Some(7), exited(0), lost), ExecOutcome::Exited(0));
+        assert_eq!(classify(Some(7), ExitStatus::from_raw(9), || None), ExecOutcome::ClientKilled(9));
     }
 
     #[test]
     fn terminal_events_go_where_they_are_forwarded() {
-        assert_eq!(forwarded(ControlEvent::Interrupt, true), Forward::ByClient(Signal::INT));
-        assert_eq!(forwarded(ControlEvent::Suspend, true), Forward::ByClient(Signal::TSTP));
-        assert_eq!(forwarded(ControlEvent::Suspend, false), Forward::Not);
-        assert_eq!(forwarded(ControlEvent::Terminate, false), Forward::ByWrapper(Signal::TERM));
+        assert_eq!(forwarded(ControlEvent::Interrupt, Streams::Terminal), Forward::ByClient(Signal::INT));
+        assert_eq!(forwarded(ControlEvent::Suspend, Streams::Terminal), Forward::ByClient(Signal::TSTP));
+        assert_eq!(forwarded(ControlEvent::Suspend, Streams::Pipes), Forward::Not);
+        assert_eq!(forwarded(ControlEvent::Terminate, Streams::Pipes), Forward::ByWrapper(Signal::TERM));
     }
 }

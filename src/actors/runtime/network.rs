@@ -188,7 +188,7 @@ fn attest(plan: &RuntimePlan, observed: &Enforcement) -> Result<NetworkAttestati
     if !differences.is_empty() {
         return Err(NetworkError::NotAsDerived { differences });
     }
-    let namespace = procfs::namespace_identity(ENFORCEMENT_NAMESPACE).map_err(NetworkError::Namespace)?;
+    let namespace = procfs::namespace_identity(ENFORCEMENT_NAMESPACE.as_ref()).map_err(NetworkError::Namespace)?;
     let policy = derive::digest(&plan.policy);
     let fingerprint = derive::readiness_fingerprint(
         &plan.domain,

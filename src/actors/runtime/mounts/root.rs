@@ -5,18 +5,19 @@
 //! directories resolved as the sandbox would resolve them, and the last component never followed.
 
 use std::ffi::OsStr;
-use std::io::Write;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{AtFlags, FileType, Mode};
 use rustix::io::Errno;
 
-use super::directories::{self, Owner};
+use super::directories::{self, EntryKind, Owner};
 use super::{Made, MountsError};
 use crate::domain::profile::GuestPath;
 use crate::domain::runtime::{GUEST_CONTROL, RootFile, RuntimePlan};
 use crate::domain::workspace::GUEST_WORKSPACE;
+use crate::sys::directories::{open_in_root, replace_in_root};
 use crate::sys::mounts;
 
 /// Mounts the root overlay and prepares its content.
@@ -48,33 +49,31 @@ pub(super) fn stage(plan: &RuntimePlan, owner: Owner, made: &mut Made) -> Result
 pub(super) fn lower_directory(lower: BorrowedFd<'_>, path: &GuestPath) -> Result<Option<OwnedFd>, MountsError> {
     match resolve(lower, Path::new(path.below_root())) {
         Ok(directory) => Ok(Some(directory)),
-        Err(Errno::NOENT) => Ok(None),
-        Err(error) => Err(MountsError::Image { path: path.to_string(), source: error.into() }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(MountsError::Image { path: path.to_string(), source }),
     }
 }
 
-fn in_root(path: &str, error: Errno) -> MountsError {
-    MountsError::Root { path: path.to_owned(), source: error.into() }
+fn in_root(path: &str, source: io::Error) -> MountsError {
+    MountsError::Root { path: path.to_owned(), source }
 }
 
 /// Opens a directory below a root as processes under that root would see it.
-fn resolve(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
-    let relative = path.strip_prefix("/").unwrap_or(path);
-    if relative.as_os_str().is_empty() {
-        return rustix::io::fcntl_dupfd_cloexec(root, 0);
+fn resolve(root: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
+    let found = open_in_root(root, path.strip_prefix("/").unwrap_or(path))?;
+    match directories::kind(found.as_fd())? {
+        EntryKind::Directory => Ok(found),
+        EntryKind::Other => Err(io::ErrorKind::NotADirectory.into()),
     }
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let within = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-    openat2(root, relative, flags, Mode::empty(), within)
 }
 
 /// Makes sure that a path below the root is a directory and gives it. A component that is a link to
 /// nowhere, or no directory at all, makes way: the image has nothing useful there.
-fn ensure_directory(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno> {
+fn ensure_directory(root: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
     if let Ok(directory) = resolve(root, path) {
         return Ok(directory);
     }
-    let Some((parent, name)) = path.parent().zip(path.file_name()) else { return Err(Errno::NOTDIR) };
+    let (parent, name) = path.parent().zip(path.file_name()).ok_or(io::ErrorKind::NotADirectory)?;
     let parent = ensure_directory(root, parent)?;
     make_way(parent.as_fd(), name)?;
     rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o755))?;
@@ -85,30 +84,26 @@ fn ensure_directory(root: BorrowedFd<'_>, path: &Path) -> Result<OwnedFd, Errno>
 }
 
 /// Writes a file into the root in place of whatever has its name.
-fn put_file(root: BorrowedFd<'_>, file: &RootFile) -> Result<(), Errno> {
+fn put_file(root: BorrowedFd<'_>, file: &RootFile) -> io::Result<()> {
     let path = Path::new(file.path.as_str());
-    let Some((parent, name)) = path.parent().zip(path.file_name()) else { return Err(Errno::INVAL) };
+    let (parent, name) = path.parent().zip(path.file_name()).ok_or(io::ErrorKind::InvalidInput)?;
     let parent = ensure_directory(root, parent)?;
     make_way(parent.as_fd(), name)?;
-    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let made = rustix::fs::openat(&parent, name, flags, Mode::from_raw_mode(0o644))?;
-    rustix::fs::fchmod(&made, Mode::from_raw_mode(0o644))?;
-    let written = std::fs::File::from(made).write_all(file.content.as_bytes());
-    written.map_err(|error| error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error))
+    replace_in_root(parent.as_fd(), Path::new(name), file.content.as_bytes(), 0o644)
 }
 
 /// Removes an entry that is not a directory with content.
-fn make_way(directory: BorrowedFd<'_>, name: &OsStr) -> Result<(), Errno> {
+fn make_way(directory: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     let status = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(status) => status,
         Err(Errno::NOENT) => return Ok(()),
-        Err(error) => return Err(error),
+        Err(error) => return Err(error.into()),
     };
     let flags = match FileType::from_raw_mode(status.st_mode) {
         FileType::Directory => AtFlags::REMOVEDIR,
         _ => AtFlags::empty(),
     };
-    rustix::fs::unlinkat(directory, name, flags)
+    Ok(rustix::fs::unlinkat(directory, name, flags)?)
 }
 
 #[cfg(test)]

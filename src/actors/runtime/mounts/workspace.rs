@@ -6,13 +6,12 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
-
 use super::directories::{self, EntryKind, Owner};
 use super::{Made, MountsError};
 use crate::domain::profile::Access;
 use crate::domain::runtime::{RuntimePlan, VolumePlan, WorkspacePlan};
 use crate::domain::workspace::{Protection, ProtectionKind};
+use crate::sys::directories::open_beneath;
 use crate::sys::mounts;
 
 /// Stages the workspace and mounts its protections, parents before children.
@@ -71,8 +70,5 @@ fn hide(protection: &Protection, target: &OwnedFd, fresh: &Path, owner: Owner) -
 }
 
 fn beneath(root: &OwnedFd, path: &Path) -> Result<OwnedFd, MountsError> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let within = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let failed = |error: rustix::io::Errno| MountsError::Protect { path: path.to_owned(), source: error.into() };
-    openat2(root, path, flags, Mode::empty(), within).map_err(failed)
+    open_beneath(root.as_fd(), path).map_err(|source| MountsError::Protect { path: path.to_owned(), source })
 }

@@ -25,7 +25,7 @@ impl PidFile {
         let events = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
         add_watch(&events, directory, WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO)?;
-        Ok(Self { path, events: AsyncFd::with_interest(events, Interest::READABLE)? })
+        Ok(Self { path, events: AsyncFd::register_with_interest(events, Interest::READABLE)? })
     }
 
     /// Waits until the file holds a process id.

@@ -1,0 +1,448 @@
+//! The root of the Runtime Supervisor's tree: carries out orders and what
+//! [`Phase`](crate::core::supervision::Phase) decides.
+//!
+//! Parent: none; its end is the process's end, and as process 1 that of everything in its namespaces.
+//! Children and what the death of each means:
+//!
+//! - `lease`: nobody leads any more; the process exits at once.
+//! - `helper`, `network`, `mounts`, `runsc`: each holds what only it knows, so none is started again.
+//!   While building the build fails, later the sandbox counts as lost.
+//! - `exec`, one a session: that session is ended in the sandbox and reported as lost, and no other.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
+use rustix::process::Signal;
+use tokio::task::JoinHandle;
+use tracing::{debug, error, info, warn};
+
+use super::children::Children;
+use super::exec::{Exec, ExecArguments, ExecMessage, SessionNews};
+use super::helper::{Helper, HelperArguments, HelperMessage, PreparedHelper};
+use super::lease::{LeaseArguments, LeaseLink, LeaseMessage, ReceivedOrder};
+use super::mounts::{Mounts, MountsArguments, MountsMessage};
+use super::network::{Network, NetworkArguments, NetworkMessage};
+use super::runsc::command::Sandbox;
+use super::runsc::control::{self, Target};
+use super::runsc::{Runsc, RunscArguments, RunscMessage};
+use super::storage;
+use crate::core::supervision::{Effect, Event, Failure, Phase};
+use crate::domain::ids::SessionId;
+use crate::domain::runtime::{GuestProcess, RuntimePlan};
+use crate::sys::seqpacket::Lease;
+use crate::wire::lease::{CoordinatorOrder, ExecOutcome, SupervisorReport};
+
+/// How long everything up to the probed sandbox may take. The single steps have their own, shorter limits.
+const BUILD_DEADLINE: Duration = Duration::from_secs(60);
+/// How long a teardown may take before the kernel is left to finish it.
+const TEAR_DOWN_DEADLINE: Duration = Duration::from_secs(20);
+/// How long the last report may take to be sent.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
+/// Sessions at a time. Each costs a runsc client of 20 MB.
+const SESSION_LIMIT: usize = 256;
+
+/// What the supervisor is started with.
+pub struct SupervisorArguments {
+    /// The open lease.
+    pub lease: Lease,
+    /// The plan, which arrived as the first order.
+    pub plan: Arc<RuntimePlan>,
+    /// The forked connectivity helper.
+    pub helper: PreparedHelper,
+    /// When this process began.
+    pub began: Instant,
+}
+
+/// What the supervisor is told.
+pub enum SupervisorMessage {
+    /// By the lease: an order of the coordinator.
+    Order(Box<ReceivedOrder>),
+    /// By the owner of a resource: what happened, and the report that goes with it.
+    Resource(Event, Option<SupervisorReport>),
+    /// By a session's actor: its news.
+    Session(SessionId, SessionNews),
+    /// By the clock: the current deadline is over.
+    DeadlineExpired,
+}
+
+/// What the supervisor remembers.
+pub struct SupervisorState {
+    phase: Phase,
+    plan: Arc<RuntimePlan>,
+    sandbox: Sandbox,
+    children: Children,
+    began: Instant,
+    lease: ActorRef<LeaseMessage>,
+    helper: ActorRef<HelperMessage>,
+    network: ActorRef<NetworkMessage>,
+    mounts: ActorRef<MountsMessage>,
+    runsc: ActorRef<RunscMessage>,
+    sessions: HashMap<SessionId, Session>,
+    sessions_begun: u64,
+    /// Set when the sandbox is gone but its sessions' clients are still ending.
+    sandbox_gone: Option<Event>,
+    deadline: Option<JoinHandle<()>>,
+}
+
+/// One session.
+struct Session {
+    actor: ActorRef<ExecMessage>,
+    guest_pid: Option<i32>,
+}
+
+/// The root actor.
+pub struct Supervisor;
+
+impl Actor for Supervisor {
+    type Msg = SupervisorMessage;
+    type State = SupervisorState;
+    type Arguments = SupervisorArguments;
+
+    async fn pre_start(
+        &self,
+        myself: ActorRef<Self::Msg>,
+        arguments: SupervisorArguments,
+    ) -> Result<Self::State, ActorProcessingErr> {
+        let SupervisorArguments { lease, plan, helper, began } = arguments;
+        let children = Children::default();
+        children.reap_orphans()?;
+        let sandbox = Sandbox::of(&plan);
+        let me = || (myself.clone(), plan.clone());
+        let (supervisor, _) = me();
+        let lease = spawn(&myself, LeaseLink, LeaseArguments { lease, supervisor }).await?;
+        let (supervisor, _) = me();
+        let helper = HelperArguments { supervisor, prepared: helper, children: children.clone() };
+        let helper = spawn(&myself, Helper, helper).await?;
+        let (supervisor, plan_) = me();
+        let network = spawn(&myself, Network, NetworkArguments { supervisor, plan: plan_ }).await?;
+        let (supervisor, plan_) = me();
+        let mounts = spawn(&myself, Mounts, MountsArguments { supervisor, plan: plan_ }).await?;
+        let (supervisor, plan_) = me();
+        let runsc =
+            RunscArguments { supervisor, plan: plan_, sandbox: sandbox.clone(), children: children.clone() };
+        let runsc = spawn(&myself, Runsc, runsc).await?;
+        myself.cast(SupervisorMessage::Resource(Event::BuildOrdered, None))?;
+        Ok(SupervisorState {
+            phase: Phase::default(),
+            plan,
+            sandbox,
+            children,
+            began,
+            lease,
+            helper,
+            network,
+            mounts,
+            runsc,
+            sessions: HashMap::new(),
+            sessions_begun: 0,
+            sandbox_gone: None,
+            deadline: None,
+        })
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<Self::Msg>,
+        message: SupervisorMessage,
+        state: &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        match message {
+            SupervisorMessage::Order(received) => {
+                let ReceivedOrder { order, fds, permit } = *received;
+                state.obey(&myself, order, fds).await?;
+                drop(permit);
+            }
+            SupervisorMessage::Resource(Event::SandboxGone, report) if !state.sessions.is_empty() => {
+                debug!(sessions = state.sessions.len(), "waiting for the sessions' clients");
+                debug_assert!(report.is_none());
+                state.sandbox_gone = Some(Event::SandboxGone);
+            }
+            SupervisorMessage::Resource(event, report) => state.step(&myself, event, report).await?,
+            SupervisorMessage::Session(session, news) => state.session_news(&myself, session, news).await?,
+            SupervisorMessage::DeadlineExpired => state.step(&myself, Event::DeadlineExpired, None).await?,
+        }
+        Ok(())
+    }
+
+    async fn handle_supervisor_evt(
+        &self,
+        myself: ActorRef<Self::Msg>,
+        event: SupervisionEvent,
+        state: &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        match event {
+            SupervisionEvent::ActorFailed(who, error) => {
+                state.child_ended(&myself, &who, &format!("failed: {error}")).await?;
+            }
+            SupervisionEvent::ActorTerminated(who, _, reason) => {
+                state.child_ended(&myself, &who, &reason.unwrap_or_else(|| "stopped".into())).await?;
+            }
+            SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
+        }
+        Ok(())
+    }
+}
+
+impl SupervisorState {
+    /// Takes the decision for an event and carries it out.
+    async fn step(
+        &mut self,
+        myself: &ActorRef<SupervisorMessage>,
+        event: Event,
+        report: Option<SupervisorReport>,
+    ) -> Result<(), ActorProcessingErr> {
+        let elapsed_us = self.began.elapsed().as_micros();
+        let (phase, effects) = self.phase.step(event.clone());
+        debug!(elapsed_us, ?event, ?phase, "step");
+        self.phase = phase;
+        let mut report = report;
+        for effect in effects {
+            self.run(myself, effect, &mut report).await?;
+        }
+        Ok(())
+    }
+
+    async fn run(
+        &mut self,
+        myself: &ActorRef<SupervisorMessage>,
+        effect: Effect,
+        report: &mut Option<SupervisorReport>,
+    ) -> Result<(), ActorProcessingErr> {
+        match effect {
+            Effect::Announce => {
+                if let Some(report) = report.take() {
+                    self.report(report)?;
+                }
+            }
+            Effect::StartBuildDeadline => self.set_deadline(myself, BUILD_DEADLINE),
+            Effect::StartTearDownDeadline => self.set_deadline(myself, TEAR_DOWN_DEADLINE),
+            Effect::StopDeadline => self.stop_deadline(),
+            Effect::StartHelper => self.helper.cast(HelperMessage::Start)?,
+            Effect::StageMounts => self.mounts.cast(MountsMessage::Stage)?,
+            Effect::PrepareNamespace => self.network.cast(NetworkMessage::Prepare)?,
+            Effect::InstallPolicy => self.network.cast(NetworkMessage::Install)?,
+            Effect::StartSandbox => self.runsc.cast(RunscMessage::Start)?,
+            Effect::ReportBuildFailed(Failure { causes, hints }) => {
+                warn!(?causes, "the build failed");
+                self.report(SupervisorReport::BuildFailed { causes, hints })?;
+            }
+            Effect::ReportLost(cause) => {
+                warn!(cause, "the sandbox is lost");
+                self.report(SupervisorReport::SandboxLost { cause })?;
+            }
+            Effect::EndSandbox => self.runsc.cast(RunscMessage::End)?,
+            Effect::Unmount => self.mounts.cast(MountsMessage::Unmount)?,
+            Effect::EndHelper => self.helper.cast(HelperMessage::End)?,
+            Effect::RemoveStorage => {
+                let (plan, myself) = (self.plan.clone(), myself.clone());
+                tokio::spawn(async move {
+                    storage::remove(&plan).await;
+                    let _ = myself.cast(SupervisorMessage::Resource(Event::StorageRemoved, None));
+                });
+            }
+            Effect::ReportTornDown => self.report(SupervisorReport::TornDown)?,
+            Effect::Exit => {
+                let flushed = self.lease.call(LeaseMessage::Flush, Some(FLUSH_TIMEOUT)).await;
+                info!(flushed = flushed.is_ok(), elapsed_us = self.began.elapsed().as_micros(), "ending");
+                myself.stop(None);
+            }
+        }
+        Ok(())
+    }
+
+    fn report(&self, report: SupervisorReport) -> Result<(), ActorProcessingErr> {
+        Ok(self.lease.cast(LeaseMessage::Send(Box::new(report)))?)
+    }
+
+    fn set_deadline(&mut self, myself: &ActorRef<SupervisorMessage>, after: Duration) {
+        self.stop_deadline();
+        let myself = myself.clone();
+        self.deadline = Some(tokio::spawn(async move {
+            tokio::time::sleep(after).await;
+            let _ = myself.cast(SupervisorMessage::DeadlineExpired);
+        }));
+    }
+
+    fn stop_deadline(&mut self) {
+        if let Some(deadline) = self.deadline.take() {
+            deadline.abort();
+        }
+    }
+
+    async fn obey(
+        &mut self,
+        myself: &ActorRef<SupervisorMessage>,
+        order: CoordinatorOrder,
+        fds: Vec<OwnedFd>,
+    ) -> Result<(), ActorProcessingErr> {
+        match order {
+            CoordinatorOrder::Build(_) => warn!("a second build order is ignored"),
+            CoordinatorOrder::StartSession { session, process } => {
+                self.start_session(myself, session, process, fds).await?;
+            }
+            CoordinatorOrder::SignalSession { session, event } => self.tell(&session, ExecMessage::Signal(event)),
+            CoordinatorOrder::KillSession { session } => self.tell(&session, ExecMessage::Kill),
+            CoordinatorOrder::TearDown => self.step(myself, Event::TearDownOrdered, None).await?,
+        }
+        Ok(())
+    }
+
+    /// Tells a session's actor. A session that has ended meanwhile is not an error: the coordinator
+    /// learns of it from the report that is on its way.
+    fn tell(&self, session: &SessionId, message: ExecMessage) {
+        match self.sessions.get(session) {
+            Some(entry) => drop(entry.actor.cast(message)),
+            None => debug!(%session, "an order for a session that is not there"),
+        }
+    }
+
+    async fn start_session(
+        &mut self,
+        myself: &ActorRef<SupervisorMessage>,
+        session: SessionId,
+        process: GuestProcess,
+        streams: Vec<OwnedFd>,
+    ) -> Result<(), ActorProcessingErr> {
+        let refusal = if !self.phase.serves_sessions() {
+            Some("the sandbox is not ready")
+        } else if self.sessions.contains_key(&session) {
+            // The running one keeps its identity; answering would end it for the coordinator.
+            warn!(%session, "a session is started twice");
+            return Ok(());
+        } else if self.sessions.len() >= SESSION_LIMIT {
+            Some("the sandbox has too many sessions")
+        } else {
+            None
+        };
+        if let Some(reason) = refusal {
+            let outcome = ExecOutcome::NotStarted(reason.to_owned());
+            return self.report(SupervisorReport::SessionEnded { session, outcome });
+        }
+        self.sessions_begun += 1;
+        let arguments = ExecArguments {
+            supervisor: myself.clone(),
+            session: session.clone(),
+            process,
+            streams,
+            sandbox: self.sandbox.clone(),
+            directory: self.sandbox.exec_directory(self.sessions_begun),
+            children: self.children.clone(),
+        };
+        let actor = spawn(myself, Exec, arguments).await?;
+        self.sessions.insert(session, Session { actor, guest_pid: None });
+        Ok(())
+    }
+
+    async fn session_news(
+        &mut self,
+        myself: &ActorRef<SupervisorMessage>,
+        session: SessionId,
+        news: SessionNews,
+    ) -> Result<(), ActorProcessingErr> {
+        match news {
+            SessionNews::Started { exec, guest_pid } => {
+                if let Some(entry) = self.sessions.get_mut(&session) {
+                    entry.guest_pid = Some(guest_pid);
+                    self.report(SupervisorReport::SessionStarted { session, exec, guest_pid })?;
+                }
+            }
+            SessionNews::Ended(outcome) => self.end_session(myself, session, outcome).await?,
+        }
+        Ok(())
+    }
+
+    async fn end_session(
+        &mut self,
+        myself: &ActorRef<SupervisorMessage>,
+        session: SessionId,
+        outcome: ExecOutcome,
+    ) -> Result<(), ActorProcessingErr> {
+        if self.sessions.remove(&session).is_none() {
+            return Ok(());
+        }
+        self.report(SupervisorReport::SessionEnded { session, outcome })?;
+        if self.sessions.is_empty()
+            && let Some(event) = self.sandbox_gone.take()
+        {
+            self.step(myself, event, None).await?;
+        }
+        Ok(())
+    }
+
+    async fn child_ended(
+        &mut self,
+        myself: &ActorRef<SupervisorMessage>,
+        who: &ActorCell,
+        how: &str,
+    ) -> Result<(), ActorProcessingErr> {
+        let id = who.get_id();
+        if id == self.lease.get_id() {
+            error!(how, "the lease actor ended");
+            std::process::exit(1);
+        }
+        if let Some(name) = self.resource_name(id) {
+            error!(actor = name, how, "an actor ended");
+            let failure = Failure { causes: vec![format!("the {name} actor ended: {how}")], hints: vec![] };
+            self.step(myself, Event::Failed(failure), None).await?;
+            // What it would have reported in a teardown comes from nobody any more.
+            return self.step_in_place_of(myself, id).await;
+        }
+        let session = self.sessions.iter().find(|(_, entry)| entry.actor.get_id() == id);
+        if let Some((session, entry)) = session.map(|(session, entry)| (session.clone(), entry.guest_pid)) {
+            error!(%session, how, "a session's actor ended");
+            if let Some(guest_pid) = entry {
+                let (sandbox, children) = (self.sandbox.clone(), self.children.clone());
+                tokio::spawn(async move {
+                    let killed = control::signal(&sandbox, &children, Target::Process(guest_pid), Signal::KILL);
+                    if let Err(error) = killed.await {
+                        warn!(%error, "a session without an actor could not be ended");
+                    }
+                });
+            }
+            let outcome = ExecOutcome::SandboxLost(format!("the session's actor ended: {how}"));
+            self.end_session(myself, session, outcome).await?;
+        }
+        Ok(())
+    }
+
+    fn resource_name(&self, id: ActorId) -> Option<&'static str> {
+        let named = [
+            (self.helper.get_id(), "helper"),
+            (self.network.get_id(), "network"),
+            (self.mounts.get_id(), "mounts"),
+            (self.runsc.get_id(), "runsc"),
+        ];
+        named.into_iter().find(|(actor, _)| *actor == id).map(|(_, name)| name)
+    }
+
+    /// Lets a teardown go on without an actor that it waits for. What the actor owned ends with this
+    /// process.
+    async fn step_in_place_of(
+        &mut self,
+        myself: &ActorRef<SupervisorMessage>,
+        id: ActorId,
+    ) -> Result<(), ActorProcessingErr> {
+        let event = if id == self.runsc.get_id() {
+            Event::SandboxGone
+        } else if id == self.mounts.get_id() {
+            Event::Unmounted
+        } else if id == self.helper.get_id() {
+            Event::HelperGone
+        } else {
+            return Ok(());
+        };
+        self.step(myself, event, None).await
+    }
+}
+
+async fn spawn<A: Actor>(
+    parent: &ActorRef<SupervisorMessage>,
+    actor: A,
+    arguments: A::Arguments,
+) -> Result<ActorRef<A::Msg>, SpawnErr> {
+    let (child, _) = Actor::spawn_linked(None, actor, arguments, parent.get_cell()).await?;
+    Ok(child)
+}
