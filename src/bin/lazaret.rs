@@ -6,5 +6,9 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    lazaret::cli::main()
+    match std::env::args_os().nth(1) {
+        Some(role) if role == "__coordinator" => lazaret::actors::host::main(),
+        Some(role) if role == "__supervisor" => lazaret::actors::runtime::main(),
+        _ => lazaret::cli::main(),
+    }
 }

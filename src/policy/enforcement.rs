@@ -225,10 +225,7 @@ pub fn settings(ipv6: bool) -> Vec<Setting> {
             set("net/ipv6/conf/default/addr_gen_mode", "1"),
         ]);
     } else {
-        all.extend([
-            set("net/ipv6/conf/all/disable_ipv6", "1"),
-            set("net/ipv6/conf/default/disable_ipv6", "1"),
-        ]);
+        all.extend([set("net/ipv6/conf/all/disable_ipv6", "1"), set("net/ipv6/conf/default/disable_ipv6", "1")]);
     }
     all
 }
@@ -294,13 +291,8 @@ fn kernel_routes(ipv6: bool) -> Vec<Route> {
 
 /// Rules that every namespace begins with.
 fn default_rules(family: Family) -> Vec<Rule> {
-    let rule = |priority, table| Rule {
-        family,
-        priority,
-        action: RuleAction::Table(table),
-        device: None,
-        surplus: vec![],
-    };
+    let rule =
+        |priority, table| Rule { family, priority, action: RuleAction::Table(table), device: None, surplus: vec![] };
     let mut rules = vec![rule(0, LOCAL_TABLE), rule(32766, MAIN_TABLE)];
     if family == Family::V4 {
         rules.push(rule(32767, DEFAULT_TABLE));

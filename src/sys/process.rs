@@ -11,9 +11,12 @@ use rustix::thread::UnshareFlags;
 use tokio::process::Command;
 
 use super::child::{self, Child};
-use super::launch::{Entry, Gated, Image, LaunchError};
+use super::launch::{Entry, Gated, Image};
 use super::procfs;
+
 use crate::domain::ownership::ProcessIdentity;
+
+pub use super::launch::LaunchError;
 
 /// Has the command killed when the thread that spawns it ends (prctl(2), PR_SET_PDEATHSIG), and not
 /// started at all when that has happened already.

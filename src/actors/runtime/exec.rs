@@ -383,7 +383,9 @@ fn classify(guest_pid: Option<i32>, status: ExitStatus, error: impl FnOnce() -> 
         return ExecOutcome::ClientKilled(signal);
     }
     if guest_pid.is_none() {
-        return ExecOutcome::NotStarted(error().unwrap_or_else(|| format!("runsc exec: {}", process::describe(status))));
+        return ExecOutcome::NotStarted(
+            error().unwrap_or_else(|| format!("runsc exec: {}", process::describe(status))),
+        );
     }
     match (status.code(), error) {
         (Some(RUNSC_FAILURE), error) => match error() {
@@ -408,7 +410,9 @@ mod tests {
         let refused = || Some("executing processes for container: no such file".to_owned());
         assert_eq!(classify(Some(7), exited(128), || None), ExecOutcome::Exited(128));
         assert!(matches!(classify(Some(7), exited(128), lost), ExecOutcome::SandboxLost(_)));
-        assert!(matches!(classify(None, exited(128), refused), ExecOutcome::NotStarted(e) if e.contains("no such file")));
+        assert!(
+            matches!(classify(None, exited(128), refused), ExecOutcome::NotStarted(e) if e.contains("no such file"))
+        );
         assert_eq!(classify(Some(7), exited(137), || None), ExecOutcome::Exited(137));
         assert_eq!(classify(Some(7), exited(0), lost), ExecOutcome::Exited(0));
         assert_eq!(classify(Some(7), ExitStatus::from_raw(9), || None), ExecOutcome::ClientKilled(9));

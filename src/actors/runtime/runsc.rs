@@ -438,8 +438,11 @@ mod tests {
     use crate::domain::network::ProbeObservation;
 
     fn report(holds: &[bool]) -> ProbeReport {
-        let observation =
-            |holds: &bool| ProbeObservation { subject: "deny 10.1.1.1 (route)".into(), holds: *holds, seen: "\x1b".into() };
+        let observation = |holds: &bool| ProbeObservation {
+            subject: "deny 10.1.1.1 (route)".into(),
+            holds: *holds,
+            seen: "\x1b".into(),
+        };
         ProbeReport { observations: holds.iter().map(observation).collect(), elapsed_us: 1 }
     }
 

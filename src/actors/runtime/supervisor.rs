@@ -121,8 +121,7 @@ impl Actor for Supervisor {
         let (supervisor, plan_) = me();
         let mounts = spawn(&myself, Mounts, MountsArguments { supervisor, plan: plan_ }).await?;
         let (supervisor, plan_) = me();
-        let runsc =
-            RunscArguments { supervisor, plan: plan_, sandbox: sandbox.clone(), children: children.clone() };
+        let runsc = RunscArguments { supervisor, plan: plan_, sandbox: sandbox.clone(), children: children.clone() };
         let runsc = spawn(&myself, Runsc, runsc).await?;
         myself.cast(SupervisorMessage::Resource(Event::BuildOrdered, None))?;
         Ok(SupervisorState {

@@ -25,8 +25,8 @@ pub(super) fn stage(plan: &RuntimePlan, owner: Owner, made: &mut Made) -> Result
     let overlay = &plan.root;
     let lower = directories::open(&plan.lower)?;
     // The merged root has the owner and mode of the upper directory.
-    let attributes =
-        directories::attributes(lower.as_fd()).map_err(|source| MountsError::Open { path: plan.lower.clone(), source })?;
+    let attributes = directories::attributes(lower.as_fd())
+        .map_err(|source| MountsError::Open { path: plan.lower.clone(), source })?;
     directories::make(&overlay.upper, owner, attributes)?;
     directories::make(&overlay.work, owner, owner.private())?;
     directories::make(&overlay.merged, owner, owner.private())?;

@@ -9,6 +9,8 @@ use rustix::fs::inotify::{CreateFlags, Reader, WatchFlags, add_watch, init};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::sys::readiness;
+
 /// A pid file that a process of ours will write.
 ///
 /// runsc writes the file in place or renames it there, depending on its version; both end with an event
@@ -25,7 +27,7 @@ impl PidFile {
         let events = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
         let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
         add_watch(&events, directory, WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO)?;
-        Ok(Self { path, events: AsyncFd::register_with_interest(events, Interest::READABLE)? })
+        Ok(Self { path, events: readiness::watch(events, Interest::READABLE)? })
     }
 
     /// Waits until the file holds a process id.
