@@ -24,6 +24,9 @@ pub use error::{CliError, ErrorKind};
 
 /// Runs the Client CLI: reads the command line, runs the command, reports its failure.
 pub fn main() -> ExitCode {
+    if let Some(status) = crate::sys::errand::run(std::env::args_os()) {
+        return status;
+    }
     let cli = match args::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

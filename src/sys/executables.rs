@@ -21,6 +21,27 @@ pub fn find_in(name: &str, path: Option<&OsStr>) -> Option<PathBuf> {
     directories.map(|directory| directory.join(name)).find(|candidate| is_executable(candidate))
 }
 
+/// Gives the places where the sandbox-side executable is looked for: what `LAZARET_GUEST` names,
+/// beside this executable, and in the `libexec` of the prefix that this executable is installed in.
+pub fn guest_candidates() -> Vec<PathBuf> {
+    let named = std::env::var_os("LAZARET_GUEST").filter(|path| !path.is_empty()).map(PathBuf::from);
+    if let Some(named) = named {
+        return vec![named];
+    }
+    let own = std::env::current_exe().ok();
+    let Some(directory) = own.as_deref().and_then(Path::parent) else { return Vec::new() };
+    let mut candidates = vec![directory.join("lazaret-guest")];
+    if let Some(prefix) = directory.parent() {
+        candidates.extend(["libexec/lazaret/lazaret-guest", "libexec/lazaret-guest"].map(|path| prefix.join(path)));
+    }
+    candidates
+}
+
+/// Gives the sandbox-side executable, when it is there.
+pub fn guest() -> Option<PathBuf> {
+    guest_candidates().into_iter().find(|candidate| is_executable(candidate))
+}
+
 /// Tells whether a path is a regular file that this user may execute.
 pub fn is_executable(path: &Path) -> bool {
     path.is_file() && rustix::fs::access(path, Access::EXEC_OK).is_ok()

@@ -9,6 +9,7 @@
 pub mod accounts;
 pub mod child;
 pub mod directories;
+pub mod errand;
 pub mod executables;
 pub mod idmap;
 pub mod inherited;

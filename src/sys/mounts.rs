@@ -156,7 +156,7 @@ pub fn overlay<'a>(
 }
 
 /// Tells whether this kernel mounts an overlay with its writable layer in this directory, which
-/// must be private to the caller. Makes and removes three directories in it. Call it as root of a
+/// must be private to the caller, and in which three directories are made. Call it as root of a
 /// user namespace of one's own.
 pub fn overlay_supported(upper_directory: &Path) -> Result<(), MountError> {
     let open = |name: &str| {
@@ -169,9 +169,13 @@ pub fn overlay_supported(upper_directory: &Path) -> Result<(), MountError> {
         open_target(Target::Path(&path))
     };
     let (lower, upper, work) = (open("lower")?, open("upper")?, open("work")?);
-    let mounted = detached_overlay(lower.as_fd(), upper.as_fd(), work.as_fd());
-    drop(mounted?);
-    Ok(())
+    // Without extended attributes some kernels mount it all the same and then lose deletions.
+    let attribute = rustix::fs::XattrFlags::empty();
+    rustix::fs::lsetxattr(upper_directory.join("upper"), "user.lazaret.trial", b"y", attribute).map_err(|error| {
+        let said = ": its directory takes no user extended attributes".to_owned();
+        MountError::Configure { filesystem: "overlay", said, source: error.into() }
+    })?;
+    detached_overlay(lower.as_fd(), upper.as_fd(), work.as_fd()).map(drop)
 }
 
 fn detached_overlay(lower: BorrowedFd<'_>, upper: BorrowedFd<'_>, work: BorrowedFd<'_>) -> Result<OwnedFd, MountError> {

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitStatus;
 
 use nix::libc;
@@ -12,7 +12,7 @@ use tokio::net::unix::pipe;
 
 use super::idmap::{self, IdMapError};
 use super::launch::{Entry, Gated, Image, LaunchError};
-use crate::domain::artifact::IdMapping;
+use crate::domain::artifact::{IdMapping, IdRange};
 
 pub use super::child::Child as MappedChild;
 pub use super::launch::Step;
@@ -114,30 +114,21 @@ async fn read_end(mut from: impl AsyncRead + Unpin) -> io::Result<Vec<u8>> {
     Ok(kept)
 }
 
-/// Tries to make the namespaces, map the caller's own ids and execute `program` in them.
-pub fn try_namespaces(program: &Path) -> Result<ExitStatus, NamespaceError> {
-    let own = |outside| vec![crate::domain::artifact::IdRange { inside: 0, outside, count: 1 }];
-    let mapping =
-        IdMapping { uids: own(rustix::process::geteuid().as_raw()), gids: own(rustix::process::getegid().as_raw()) };
-    let command = MappedCommand {
-        executable: program.to_owned(),
-        argv: vec![program.into()],
-        env: Vec::new(),
-        fds: Vec::new(),
-        mapping,
-    };
-    let mut child = spawn_mapped(command)?;
-    child.wait_blocking().map_err(|source| NamespaceError::Collect { program: program.to_owned(), source })
+/// Gives the mapping of only the caller's own ids to root, which needs neither subordinate ids nor
+/// helpers.
+pub fn own_ids() -> IdMapping {
+    let only = |outside| vec![IdRange { inside: 0, outside, count: 1 }];
+    IdMapping { uids: only(rustix::process::geteuid().as_raw()), gids: only(rustix::process::getegid().as_raw()) }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::domain::artifact::IdRange;
     use crate::policy::mapping::identity_mapping;
     use crate::sys::accounts::{Account, SubordinateIds};
     use std::os::fd::AsFd;
     use std::os::unix::process::ExitStatusExt;
+    use std::path::Path;
 
     /// Runs a test in namespaces of its own: gives false outside, after it ran there.
     pub(crate) fn in_namespaces(test: &str) -> bool {
@@ -145,7 +136,7 @@ pub(crate) mod tests {
             return true;
         }
         let arguments = ["test", "--exact", test, "--include-ignored", "--nocapture"];
-        let command = command(Path::new("/proc/self/exe"), &arguments, own_mapping());
+        let command = command(Path::new("/proc/self/exe"), &arguments, own_ids());
         let output = block_on(run_mapped(command)).unwrap();
         let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
         assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
@@ -166,11 +157,6 @@ pub(crate) mod tests {
         command(Path::new("/bin/sh"), &["sh", "-c", script], mapping)
     }
 
-    fn own_mapping() -> IdMapping {
-        let own = |outside| vec![IdRange { inside: 0, outside, count: 1 }];
-        IdMapping { uids: own(rustix::process::geteuid().as_raw()), gids: own(rustix::process::getegid().as_raw()) }
-    }
-
     fn output_of(command: MappedCommand) -> String {
         let output = block_on(run_mapped(command)).unwrap();
         assert!(output.status.success(), "{output:?}");
@@ -181,11 +167,11 @@ pub(crate) mod tests {
     fn the_command_is_root_and_first_in_namespaces_of_its_own() {
         let script =
             "echo $$ $(id -u):$(id -g) $(pwd) $(readlink /proc/self/ns/user /proc/self/ns/pid /proc/self/ns/mnt)";
-        let said = output_of(shell(script, own_mapping()));
+        let said = output_of(shell(script, own_ids()));
         let own = ["user", "pid", "mnt"].map(|kind| std::fs::read_link(format!("/proc/self/ns/{kind}")).unwrap());
         assert!(said.starts_with("1 0:0 / user:["), "{said}");
         assert!(own.iter().all(|namespace| !said.contains(namespace.to_str().unwrap())), "{said}");
-        let propagation = output_of(shell("grep -c shared: /proc/self/mountinfo || true", own_mapping()));
+        let propagation = output_of(shell("grep -c shared: /proc/self/mountinfo || true", own_ids()));
         assert_eq!(propagation, "0\n");
     }
 
@@ -194,7 +180,7 @@ pub(crate) mod tests {
         let (read, write) = rustix::pipe::pipe().unwrap();
         // Crosswise on purpose: each source's number may be another one's target.
         let (a, b) = (std::os::fd::AsRawFd::as_raw_fd(&read), std::os::fd::AsRawFd::as_raw_fd(&write));
-        let mut named = shell("ls /proc/self/fd; env; cat /proc/self/fd/$A", own_mapping());
+        let mut named = shell("ls /proc/self/fd; env; cat /proc/self/fd/$A", own_ids());
         named.env = vec![("A".into(), b.to_string().into()), ("PATH".into(), "/usr/bin:/bin".into())];
         rustix::io::write(&write, b"through the pipe").unwrap();
         named.fds = vec![(read, b), (std::fs::File::open("/dev/null").unwrap().into(), a)];
@@ -212,14 +198,14 @@ pub(crate) mod tests {
 
     #[test]
     fn a_failing_step_is_named() {
-        let error = spawn_mapped(command(Path::new("/no/such/program"), &["x"], own_mapping())).unwrap_err();
+        let error = spawn_mapped(command(Path::new("/no/such/program"), &["x"], own_ids())).unwrap_err();
         let NamespaceError::Launch(LaunchError::Step { step: Step::Execute, source }) = error else {
             panic!("{error}")
         };
         assert_eq!(source.kind(), io::ErrorKind::NotFound);
-        let missing = spawn_mapped(command(Path::new("/proc/no/such"), &["x"], own_mapping())).unwrap_err();
+        let missing = spawn_mapped(command(Path::new("/proc/no/such"), &["x"], own_ids())).unwrap_err();
         assert!(matches!(missing, NamespaceError::Launch(LaunchError::Executable { .. })));
-        let nul = spawn_mapped(shell("a\0b", own_mapping())).unwrap_err();
+        let nul = spawn_mapped(shell("a\0b", own_ids())).unwrap_err();
         assert!(matches!(nul, NamespaceError::Launch(LaunchError::Nul(_))));
     }
 
@@ -233,14 +219,14 @@ pub(crate) mod tests {
 
     #[test]
     fn signals_are_at_their_defaults() {
-        let said = output_of(shell("grep -E '^Sig(Blk|Ign)' /proc/self/status", own_mapping()));
+        let said = output_of(shell("grep -E '^Sig(Blk|Ign)' /proc/self/status", own_ids()));
         assert_eq!(said, "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n");
     }
 
     #[test]
     fn the_command_dies_with_its_parent_thread() {
         let spawn = || {
-            let child = spawn_mapped(shell("sleep 100; true", own_mapping())).unwrap();
+            let child = spawn_mapped(shell("sleep 100; true", own_ids())).unwrap();
             let pidfd = child.pidfd().try_clone_to_owned().unwrap();
             std::mem::forget(child);
             pidfd
@@ -252,7 +238,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_end_of_long_output_is_kept() {
-        let output = block_on(run_mapped(shell("seq 1 100000; seq 1 50000 >&2; kill -9 $$; exit 3", own_mapping())));
+        let output = block_on(run_mapped(shell("seq 1 100000; seq 1 50000 >&2; kill -9 $$; exit 3", own_ids())));
         let output = output.unwrap();
         assert_eq!(output.status.code(), Some(3), "the first process of a namespace cannot kill itself");
         assert!(output.stdout.len() <= OUTPUT_KEPT && output.stdout.ends_with(b"\n100000\n"));
@@ -261,7 +247,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_killed_command_is_told_from_an_exit() {
-        let mut child = spawn_mapped(shell("sleep 100; true", own_mapping())).unwrap();
+        let mut child = spawn_mapped(shell("sleep 100; true", own_ids())).unwrap();
         child.kill();
         assert_eq!(child.wait_blocking().unwrap().signal(), Some(9));
     }
