@@ -1,3 +1,49 @@
-//! What `lazaret-guest` does inside the sandbox.
+//! What `lazaret-guest` does inside the sandbox: be its process 1 ([`init`]) and probe its network
+//! ([`probe`]), carry sessions ([`session`]), and stand in for the Escalation Client.
+//!
+//! It runs in images that it knows nothing of, at the start of every session, so it is small, static
+//! and single-threaded. It trusts what it is told on its command line and nothing that it finds.
 
 pub mod command_line;
+pub mod init;
+pub mod probe;
+pub mod session;
+
+use std::ffi::OsString;
+
+use command_line::GuestCommand;
+
+use crate::sys::guest::replace_command_line;
+
+/// What the Escalation Client says until there is one.
+const NO_ESCALATION: &str = "host escalation is not available in this version of Lazaret; \
+    run the command on the host, outside the sandbox";
+
+/// Does what the process's arguments say and gives the exit status.
+pub fn run() -> u8 {
+    let line: Vec<OsString> = std::env::args_os().collect();
+    let length = line.iter().map(|argument| argument.len() + 1).sum();
+    // Every builder of our command lines writes UTF-8; anything else cannot be one of them.
+    let line: Vec<String> = line.into_iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    match command_line::parse(&line) {
+        Ok(GuestCommand::Init(plan)) => init::run(&plan),
+        Ok(GuestCommand::Session(process)) => {
+            replace_command_line("lazaret-session", length);
+            session::run(&process)
+        }
+        Ok(GuestCommand::Escalate) => {
+            session::say(NO_ESCALATION);
+            session::FAILED
+        }
+        Err(error) => {
+            session::say(&with_causes(&error));
+            session::FAILED
+        }
+    }
+}
+
+/// Gives an error and its causes on one line.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

@@ -11,6 +11,7 @@ pub mod child;
 pub mod directories;
 pub mod errand;
 pub mod executables;
+pub mod guest;
 pub mod idmap;
 pub mod inherited;
 mod launch;

@@ -1,0 +1,41 @@
+//! The session's command, from the fork to the `execve`.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use nix::sys::signal::SigSet;
+use nix::unistd::{Pid, chdir, getpid, setpgid, tcsetpgrp};
+
+use super::{FAILED, SessionError, exec, privileges, say, step};
+use crate::domain::escaped::escape;
+use crate::domain::runtime::GuestProcess;
+use crate::sys::guest::{close_on_exec_from, default_signal_actions};
+
+/// Becomes the command. Returns only when that fails: the exit status, after a message.
+pub(super) fn run(process: &GuestProcess) -> u8 {
+    if let Err(error) = prepare(process) {
+        say(&error.to_string());
+        return FAILED;
+    }
+    if let Err(error) = chdir(OsStr::from_bytes(&process.directory)) {
+        let reason = std::io::Error::from(error);
+        say(&format!("cannot enter directory '{}': {reason}", escape(&process.directory)));
+        return FAILED;
+    }
+    let failure = exec::replace(&process.argv, &process.env);
+    say(&failure.to_string());
+    failure.status()
+}
+
+/// Takes the foreground, gives up what the command must not have, and restores what it expects.
+fn prepare(process: &GuestProcess) -> Result<(), SessionError> {
+    setpgid(Pid::from_raw(0), Pid::from_raw(0)).map_err(step("make a process group"))?;
+    if process.interactive {
+        // From a background group this raises SIGTTOU, which is blocked here, as is everything.
+        tcsetpgrp(std::io::stdin(), getpid()).map_err(step("take the terminal's foreground"))?;
+    }
+    privileges::drop_to(process)?;
+    close_on_exec_from(3).map_err(step("mark inherited descriptors"))?;
+    default_signal_actions();
+    SigSet::empty().thread_set_mask().map_err(step("unblock signals"))
+}
