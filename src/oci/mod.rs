@@ -19,6 +19,7 @@ pub mod accounts;
 pub mod archive;
 pub mod blobs;
 pub mod credentials;
+pub mod decode;
 pub mod docker_archive;
 pub mod layers;
 pub mod layout;

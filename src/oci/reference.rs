@@ -7,7 +7,7 @@ use oci_client::Reference;
 use crate::domain::artifact::ImageSource;
 
 /// The text is not an image reference.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReferenceError {
     /// Nothing was written.
     #[error("an image reference is empty")]
