@@ -29,6 +29,10 @@ impl StorageRoot {
     pub fn blobs(&self) -> PathBuf {
         self.0.join("blobs/sha256")
     }
+    /// Which manifest an image reference last stood for; a cache that may be lost at any time.
+    pub fn references(&self) -> PathBuf {
+        self.0.join("references")
+    }
     /// All prepared lowers.
     pub fn prepared(&self) -> PathBuf {
         self.0.join("prepared")

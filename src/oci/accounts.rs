@@ -144,7 +144,10 @@ impl Accounts {
 
 fn lines(bytes: &[u8]) -> impl Iterator<Item = &str> {
     // A line that is not UTF-8, or holds a NUL, names nobody that a profile could ask for.
-    bytes.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok()).filter(|line| !line.contains('\0'))
+    bytes
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| std::str::from_utf8(line).ok())
+        .filter(|line| !line.contains('\0'))
 }
 
 fn strict_id(text: &str) -> Option<u32> {
@@ -183,7 +186,10 @@ mod tests {
         let user = resolve("dev").unwrap();
         assert_eq!((user.uid, user.gid), (1000, 1000));
         assert_eq!(user.groups, [27, 99]);
-        assert_eq!((user.home.as_str(), user.shell.as_str(), user.name.as_deref()), ("/home/dev", "/bin/zsh", Some("dev")));
+        assert_eq!(
+            (user.home.as_str(), user.shell.as_str(), user.name.as_deref()),
+            ("/home/dev", "/bin/zsh", Some("dev"))
+        );
         assert_eq!(resolve("1000").unwrap(), user, "a number finds the same entry");
     }
 

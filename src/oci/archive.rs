@@ -55,8 +55,8 @@ enum Entry {
 impl Archive {
     /// Indexes a tar file; contents are skipped, so this takes little time for large files.
     pub fn open(path: &Path) -> Result<Self, ArchiveError> {
-        let file = super::layout::open_regular(path)
-            .map_err(|source| ArchiveError::Open { path: path.to_owned(), source })?;
+        let file =
+            super::layout::open_regular(path).map_err(|source| ArchiveError::Open { path: path.to_owned(), source })?;
         let malformed = |source| ArchiveError::Malformed { path: path.to_owned(), source };
         let mut magic = [0; 4];
         let count = file.read_at(&mut magic, 0).map_err(malformed)?;

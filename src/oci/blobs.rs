@@ -156,8 +156,7 @@ impl BlobStore {
     /// Opens the store, making its directory when it is not there.
     pub fn open(storage: &StorageRoot) -> Result<Self, BlobError> {
         let directory = storage.blobs();
-        directories::ensure_private(&directory)
-            .map_err(|error| BlobError::io(&directory, io::Error::other(error)))?;
+        directories::ensure_private(&directory).map_err(|error| BlobError::io(&directory, io::Error::other(error)))?;
         Ok(Self { directory })
     }
 
@@ -453,7 +452,9 @@ mod tests {
 
     #[test]
     fn digests_of_other_kinds_or_shapes_are_no_digests() {
-        for text in ["", "sha256:", "sha512:00", &format!("sha256:{}", "A".repeat(64)), &format!("sha256:{}/", "a".repeat(63))] {
+        for text in
+            ["", "sha256:", "sha512:00", &format!("sha256:{}", "A".repeat(64)), &format!("sha256:{}/", "a".repeat(63))]
+        {
             assert!(text.parse::<BlobDigest>().is_err(), "{text}");
         }
         let digest = BlobDigest::of(b"x");

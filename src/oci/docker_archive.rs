@@ -102,9 +102,7 @@ impl DockerArchive {
         }
         // The digests come from the configuration; `manifest::image` checks that the counts agree.
         let diff_ids = diff_ids(&config)?;
-        let layer = |(diff_id, size): (&BlobDigest, u64)| {
-            json!({"mediaType": "application/vnd.oci.image.layer.v1.tar", "digest": diff_id.to_string(), "size": size})
-        };
+        let layer = |(diff_id, size): (&BlobDigest, u64)| json!({"mediaType": "application/vnd.oci.image.layer.v1.tar", "digest": diff_id.to_string(), "size": size});
         let described: Vec<_> = diff_ids.iter().zip(layers).map(layer).collect();
         if described.len() != diff_ids.len() || described.len() != names.len() {
             return Err(ManifestError::LayerCount { diff_ids: diff_ids.len(), layers: names.len() }.into());
@@ -121,9 +119,7 @@ impl DockerArchive {
         });
         let bytes = document.to_string().into_bytes();
         match manifest::parse(&bytes, None)? {
-            Document::Manifest(manifest) => {
-                Ok(manifest::image(BlobDigest::of(&bytes), manifest, &config, wanted)?)
-            }
+            Document::Manifest(manifest) => Ok(manifest::image(BlobDigest::of(&bytes), manifest, &config, wanted)?),
             Document::Index(_) => Err(DockerArchiveError::Empty(self.path.clone())),
         }
     }
@@ -181,9 +177,8 @@ fn diff_ids(config: &[u8]) -> Result<Vec<BlobDigest>, ManifestError> {
     }
     let outline: Outline = serde_json::from_slice(config)
         .map_err(|source| ManifestError::Malformed { document: "configuration", source })?;
-    let parse = |text: &String| {
-        text.parse().map_err(|source| ManifestError::Digest { document: "configuration", source })
-    };
+    let parse =
+        |text: &String| text.parse().map_err(|source| ManifestError::Digest { document: "configuration", source });
     outline.rootfs.diff_ids.iter().map(parse).collect()
 }
 
@@ -204,7 +199,11 @@ fn choose(images: Vec<Saved>, tag: Option<&str>, path: &Path) -> Result<Saved, D
     match tag {
         // `name` means `name:latest`, as it does for docker load.
         Some(tag) => {
-            let full = if tag.rsplit('/').next().unwrap_or(tag).contains(':') { tag.to_owned() } else { format!("{tag}:latest") };
+            let full = if tag.rsplit('/').next().unwrap_or(tag).contains(':') {
+                tag.to_owned()
+            } else {
+                format!("{tag}:latest")
+            };
             let named = |image: &Saved| image.repo_tags.iter().flatten().any(|name| *name == full);
             images.into_iter().find(named).ok_or_else(|| DockerArchiveError::NoTag {
                 archive: path.to_owned(),

@@ -84,6 +84,10 @@ pub struct Reading {
     pub accounts: Accounts,
     /// Sum of the uncompressed layers' sizes, in bytes.
     pub unpacked: u64,
+    /// The highest user id that owns something.
+    pub highest_uid: u64,
+    /// The highest group id that owns something.
+    pub highest_gid: u64,
 }
 
 /// A path in the image without leading slash, components cleaned.
@@ -105,26 +109,30 @@ struct Changes {
     removed: BTreeSet<ImagePath>,
     opaque: BTreeSet<ImagePath>,
     nodes: BTreeMap<ImagePath, Node>,
+    highest_uid: u64,
+    highest_gid: u64,
 }
 
 /// Verifies the layers and reads the account files; at most `available` bytes are uncompressed.
 pub fn read(store: &BlobStore, layers: &[Layer], available: u64) -> Result<Reading, LayerError> {
     let mut wanted = [Search::new("etc/passwd"), Search::new("etc/group")];
-    let mut unpacked = None;
     loop {
         let interests: BTreeSet<ImagePath> = wanted.iter().flat_map(Search::interests).collect();
-        if interests.is_empty() && unpacked.is_some() {
-            break;
-        }
-        let (changes, size) = scan_all(store, layers, &interests, available)?;
-        unpacked = Some(size);
+        let (changes, unpacked) = scan_all(store, layers, &interests, available)?;
         let view = merge(&changes, &interests);
         for search in &mut wanted {
             search.advance(&view)?;
         }
+        if wanted.iter().all(|search| search.found.is_some()) {
+            let [passwd, group] = wanted.map(|search| search.found.unwrap_or_default());
+            return Ok(Reading {
+                accounts: Accounts { passwd, group },
+                unpacked,
+                highest_uid: changes.iter().map(|layer| layer.highest_uid).max().unwrap_or_default(),
+                highest_gid: changes.iter().map(|layer| layer.highest_gid).max().unwrap_or_default(),
+            });
+        }
     }
-    let [passwd, group] = wanted.map(|search| search.found.unwrap_or_default());
-    Ok(Reading { accounts: Accounts { passwd, group }, unpacked: unpacked.unwrap_or_default() })
 }
 
 /// Where the search for one file stands.
@@ -388,12 +396,20 @@ impl Changes {
             if parent.is_empty() || interests.contains(parent) {
                 self.opaque.insert(parent.to_vec());
             }
-        } else if let Some(hidden) = name.strip_prefix(b".wh.") {
+            return Ok(());
+        }
+        if let Some(hidden) = name.strip_prefix(b".wh.") {
             let hidden = if parent.is_empty() { hidden.to_vec() } else { [parent, b"/", hidden].concat() };
             if interests.contains(&hidden) {
                 self.removed.insert(hidden);
             }
-        } else if interests.contains(&path) {
+            return Ok(());
+        }
+        if entry.header().entry_type() != EntryType::XGlobalHeader {
+            self.highest_uid = self.highest_uid.max(entry.header().uid()?);
+            self.highest_gid = self.highest_gid.max(entry.header().gid()?);
+        }
+        if interests.contains(&path) {
             let node = match entry.header().entry_type() {
                 EntryType::Directory => Node::Directory,
                 EntryType::Symlink => Node::Link(entry.link_name_bytes().unwrap_or_default().into_owned()),
@@ -476,7 +492,8 @@ mod tests {
     #[test]
     fn the_last_layer_wins_and_whiteouts_remove() {
         let fixture = Fixture::new();
-        let lower: Entries<'_> = &[("etc/", DIRECTORY, ""), ("etc/passwd", FILE, "lower"), ("etc/group", FILE, "group")];
+        let lower: Entries<'_> =
+            &[("etc/", DIRECTORY, ""), ("etc/passwd", FILE, "lower"), ("etc/group", FILE, "group")];
         let reading = fixture.read(&[lower, &[("./etc/passwd", FILE, "upper")]]).unwrap();
         assert_eq!(reading.accounts, Accounts { passwd: b"upper".into(), group: b"group".into() });
         for whiteout in ["etc/.wh.passwd", ".wh.etc", "etc/.wh..wh..opq", ".wh..wh..opq"] {
@@ -509,7 +526,8 @@ mod tests {
     #[test]
     fn what_is_not_the_promised_tar_is_refused() {
         let fixture = Fixture::new();
-        let layer = fixture.layer(b"this is no tar file, but it is longer than one block of a tar file".repeat(20).as_slice());
+        let layer =
+            fixture.layer(b"this is no tar file, but it is longer than one block of a tar file".repeat(20).as_slice());
         assert!(matches!(read(&fixture.store, &[layer], 1 << 30), Err(LayerError::Malformed { .. })));
         let mut layer = fixture.layer(&tar(&[]));
         layer.diff_id = BlobDigest::of(b"another");
@@ -527,7 +545,9 @@ mod tests {
         let big = "x".repeat(2 << 20);
         assert!(matches!(fixture.read(&[&[("etc/passwd", FILE, &big)]]), Err(LayerError::LargeFile(_))));
         let layer = fixture.layer(&tar(&[("data", FILE, &big)]));
-        assert!(matches!(read(&fixture.store, &[layer], 1 << 20), Err(LayerError::NoSpace { available }) if available == 1 << 20));
+        assert!(
+            matches!(read(&fixture.store, &[layer], 1 << 20), Err(LayerError::NoSpace { available }) if available == 1 << 20)
+        );
         // A GNU long name that would take all memory.
         let mut header = tar::Header::new_gnu();
         header.set_path("././@LongLink").unwrap();

@@ -238,7 +238,8 @@ mod tests {
     }
 
     fn entry(size: u64, name: Option<&str>, architecture: Option<&str>) -> Value {
-        let mut entry = json!({"mediaType": manifest::MANIFEST_TYPES[0], "size": size, "digest": BlobDigest::of(b"").to_string()});
+        let mut entry =
+            json!({"mediaType": manifest::MANIFEST_TYPES[0], "size": size, "digest": BlobDigest::of(b"").to_string()});
         if let Some(name) = name {
             entry["annotations"] = json!({NAME: name});
         }

@@ -218,7 +218,8 @@ fn unsupported_layer(layer: &Descriptor) -> ManifestError {
 
 /// Takes what a descriptor promises.
 pub fn blob(descriptor: &Descriptor, document: &'static str) -> Result<Blob, ManifestError> {
-    let digest = descriptor.digest().to_string().parse().map_err(|source| ManifestError::Digest { document, source })?;
+    let digest =
+        descriptor.digest().to_string().parse().map_err(|source| ManifestError::Digest { document, source })?;
     Ok(Blob { digest, size: descriptor.size() })
 }
 
@@ -266,7 +267,9 @@ fn fits(offered: &Platform, wanted: &Platform) -> bool {
             matches!((wanted.architecture.as_str(), offered.as_str()), ("arm64", "v8") | ("amd64", "v1") | (_, ""))
         }
         (Some(wanted), Some(offered)) => wanted == offered,
-        (Some(variant), None) => matches!((wanted.architecture.as_str(), variant.as_str()), ("arm64", "v8") | ("amd64", "v1")),
+        (Some(variant), None) => {
+            matches!((wanted.architecture.as_str(), variant.as_str()), ("arm64", "v8") | ("amd64", "v1"))
+        }
     };
     offered.os == wanted.os && offered.architecture == wanted.architecture && variant
 }
@@ -381,7 +384,10 @@ mod tests {
             Err(ManifestError::MediaType { media_type, .. }) => media_type,
             other => panic!("{other:?}"),
         };
-        assert_eq!(refused(&document("application/vnd.cncf.helm.config.v1+json", &[]), None), "application/vnd.cncf.helm.config.v1+json");
+        assert_eq!(
+            refused(&document("application/vnd.cncf.helm.config.v1+json", &[]), None),
+            "application/vnd.cncf.helm.config.v1+json"
+        );
         let foreign = "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip";
         assert_eq!(refused(&document(config, &[foreign]), None), foreign);
         assert_eq!(refused(&accepted, Some("text/html; charset=utf-8")), "text/html");

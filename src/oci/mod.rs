@@ -26,5 +26,6 @@ pub mod layout;
 pub mod manifest;
 pub mod reference;
 pub mod registry;
+pub mod resolved;
 pub mod source;
 pub mod unpack;

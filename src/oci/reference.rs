@@ -24,7 +24,9 @@ pub enum ReferenceError {
     #[error("'{0}' is a path: write oci:DIRECTORY, oci-archive:FILE or docker-archive:FILE")]
     BarePath(String),
     /// The transport is one that Lazaret does not have.
-    #[error("'{0}' uses a transport that lazaret does not have: use a registry reference, oci:, oci-archive: or docker-archive:")]
+    #[error(
+        "'{0}' uses a transport that lazaret does not have: use a registry reference, oci:, oci-archive: or docker-archive:"
+    )]
     Transport(String),
     /// The text is not a registry reference.
     #[error("'{text}' is not an image reference, REGISTRY/NAME[:TAG][@DIGEST]")]
@@ -68,7 +70,9 @@ pub fn parse(text: &str, base: &Path) -> Result<ImageSource, ReferenceError> {
         return Err(ReferenceError::BarePath(text.to_owned()));
     }
     let name = text.strip_prefix("docker://").unwrap_or(text);
-    if name.contains("://") || ["dir:", "docker-daemon:", "containers-storage:", "sif:"].iter().any(|t| name.starts_with(t)) {
+    if name.contains("://")
+        || ["dir:", "docker-daemon:", "containers-storage:", "sif:"].iter().any(|t| name.starts_with(t))
+    {
         return Err(ReferenceError::Transport(text.to_owned()));
     }
     let reference =
@@ -116,17 +120,15 @@ mod tests {
 
     #[test]
     fn paths_are_taken_from_the_base_and_may_name_an_image() {
-        let layout = |path: &str, tag: Option<&str>| ImageSource::OciLayout { path: path.into(), tag: tag.map(Into::into) };
+        let layout =
+            |path: &str, tag: Option<&str>| ImageSource::OciLayout { path: path.into(), tag: tag.map(Into::into) };
         assert_eq!(read("oci:dir"), Ok(layout("/base/dir", None)));
         assert_eq!(read("oci:/abs/dir:v1"), Ok(layout("/abs/dir", Some("v1"))));
         assert_eq!(
             read("docker-archive:a.tar:repo/name:tag"),
             Ok(ImageSource::DockerArchive { path: "/base/a.tar".into(), tag: Some("repo/name:tag".into()) })
         );
-        assert_eq!(
-            read("oci-archive:/a.tar"),
-            Ok(ImageSource::OciArchive { path: "/a.tar".into(), tag: None })
-        );
+        assert_eq!(read("oci-archive:/a.tar"), Ok(ImageSource::OciArchive { path: "/a.tar".into(), tag: None }));
     }
 
     #[test]

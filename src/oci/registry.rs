@@ -228,7 +228,12 @@ impl Registry {
     }
 
     /// Brings a blob into the store; `report` is told how many of its bytes are there.
-    pub async fn fetch(&self, store: &BlobStore, blob: &Blob, report: impl Fn(u64)) -> Result<(), RegistryError> {
+    pub async fn fetch(
+        &self,
+        store: &BlobStore,
+        blob: &Blob,
+        report: impl Fn(u64) + Send + Sync,
+    ) -> Result<(), RegistryError> {
         let mut partial = loop {
             let (store, wanted) = (store.clone(), blob.clone());
             match tokio::task::spawn_blocking(move || store.begin(&wanted)).await?? {
@@ -291,7 +296,7 @@ impl Registry {
         &self,
         blob: &Blob,
         mut partial: PartialBlob,
-        report: &impl Fn(u64),
+        report: &(impl Fn(u64) + Send + Sync),
     ) -> Result<(PartialBlob, Result<Option<OciDistributionError>, RegistryError>), RegistryError> {
         let descriptor = OciDescriptor { digest: blob.digest.to_string(), ..OciDescriptor::default() };
         let offset = partial.written();

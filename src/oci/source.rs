@@ -1,12 +1,11 @@
 //! One way to read an image, wherever it is.
 
-use std::cell::Cell;
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::{FutureExt, StreamExt, TryStreamExt};
 use oci_spec::image::Descriptor;
 
 use super::blobs::{Blob, BlobDigest, BlobError, BlobStore};
@@ -24,6 +23,9 @@ const PARALLEL: usize = 3;
 
 /// How often progress is told.
 const REPORT_INTERVAL: Duration = Duration::from_millis(50);
+
+/// What is told how far a preparation is.
+pub type ProgressFn<'a> = dyn Fn(Progress) + Send + Sync + 'a;
 
 /// An image that can't be read.
 #[derive(Debug, thiserror::Error)]
@@ -77,20 +79,31 @@ impl Source {
         Ok(Self { place, name })
     }
 
-    /// Finds the image for the platform and checks its documents, which are small.
-    pub async fn resolve(&self, store: &BlobStore, platform: &Platform) -> Result<Image, SourceError> {
+    /// Finds the image for the platform and checks its documents, which are small. A registry is not
+    /// asked what its reference stands for when that is `known`.
+    pub async fn resolve(
+        &self,
+        store: &BlobStore,
+        platform: &Platform,
+        known: Option<&BlobDigest>,
+    ) -> Result<Image, SourceError> {
         if let Place::DockerArchive(archive) = &self.place {
             let (archive, platform) = (archive.clone(), platform.clone());
             return Ok(tokio::task::spawn_blocking(move || archive.image(&platform)).await??);
         }
-        let (digest, manifest) = self.manifest(store, platform).await?;
+        let (digest, manifest) = self.manifest(store, platform, known).await?;
         let config = self.document(store, &manifest.config, CONFIG_LIMIT).await?;
         Ok(manifest::image(digest, manifest, &config, platform)?)
     }
 
     /// Follows the indexes down to the platform's manifest.
-    async fn manifest(&self, store: &BlobStore, platform: &Platform) -> Result<(BlobDigest, Manifest), SourceError> {
-        let mut next = self.root(store).await?;
+    async fn manifest(
+        &self,
+        store: &BlobStore,
+        platform: &Platform,
+        known: Option<&BlobDigest>,
+    ) -> Result<(BlobDigest, Manifest), SourceError> {
+        let mut next = self.root(store, known).await?;
         for _ in 0..=INDEX_DEPTH {
             let document = match next {
                 Next::Document(bytes, declared) => {
@@ -108,11 +121,11 @@ impl Source {
         Err(ManifestError::TooDeep.into())
     }
 
-    async fn root(&self, store: &BlobStore) -> Result<Next, SourceError> {
+    async fn root(&self, store: &BlobStore, known: Option<&BlobDigest>) -> Result<Next, SourceError> {
         match &self.place {
             Place::Registry(registry) => {
                 // What a digest names does not change, so a stored copy is as good as the registry's.
-                if let Some(digest) = registry.pinned()
+                if let Some(digest) = known.cloned().or_else(|| registry.pinned())
                     && let Some(bytes) = store.document(&digest, MANIFEST_LIMIT)?
                 {
                     return Ok(Next::Document(bytes, None));
@@ -162,7 +175,7 @@ impl Source {
         &self,
         store: &BlobStore,
         layers: &[Layer],
-        progress: &dyn Fn(Progress),
+        progress: &ProgressFn<'_>,
     ) -> Result<(), SourceError> {
         let mut seen = HashSet::new();
         let distinct: Vec<_> =
@@ -170,14 +183,16 @@ impl Source {
         let meter = DownloadMeter {
             name: &self.name,
             total: distinct.iter().map(|(_, layer)| layer.blob.size).sum(),
-            done: distinct.iter().map(|_| Cell::new(0)).collect(),
-            told: Cell::new(None),
+            done: distinct.iter().map(|_| AtomicU64::new(0)).collect(),
+            told: Mutex::new(None),
             progress,
         };
-        let fetches = distinct.iter().enumerate().map(|(slot, (number, layer))| {
+        let mut fetches = Vec::with_capacity(distinct.len());
+        for (slot, (number, layer)) in distinct.iter().enumerate() {
             let meter = &meter;
-            async move { self.fetch_layer(store, *number, &layer.blob, |bytes| meter.report(slot, bytes)).await }
-        });
+            let fetch = self.fetch_layer(store, *number, &layer.blob, move |bytes| meter.report(slot, bytes));
+            fetches.push(fetch.boxed());
+        }
         futures_util::stream::iter(fetches).buffer_unordered(PARALLEL).try_collect::<()>().await?;
         meter.tell();
         Ok(())
@@ -188,7 +203,7 @@ impl Source {
         store: &BlobStore,
         number: usize,
         blob: &Blob,
-        report: impl Fn(u64),
+        report: impl Fn(u64) + Send + Sync,
     ) -> Result<(), SourceError> {
         let copied = Arc::new(AtomicU64::new(0));
         let (store, blob, count) = (store.clone(), blob.clone(), copied.clone());
@@ -197,7 +212,9 @@ impl Source {
             Place::Layout(layout, _) => {
                 let layout = layout.clone();
                 tokio::task::spawn_blocking(move || {
-                    layout.import(&store, &blob, |bytes| count.store(bytes, Ordering::Relaxed)).map_err(SourceError::from)
+                    layout
+                        .import(&store, &blob, |bytes| count.store(bytes, Ordering::Relaxed))
+                        .map_err(SourceError::from)
                 })
             }
             Place::DockerArchive(archive) => {
@@ -230,22 +247,23 @@ enum Next {
 struct DownloadMeter<'a> {
     name: &'a str,
     total: u64,
-    done: Vec<Cell<u64>>,
-    told: Cell<Option<Instant>>,
-    progress: &'a dyn Fn(Progress),
+    done: Vec<AtomicU64>,
+    told: Mutex<Option<Instant>>,
+    progress: &'a ProgressFn<'a>,
 }
 
 impl DownloadMeter<'_> {
     fn report(&self, slot: usize, bytes: u64) {
-        self.done[slot].set(bytes);
-        if self.told.get().is_none_or(|told| told.elapsed() >= REPORT_INTERVAL) {
+        self.done[slot].store(bytes, Ordering::Relaxed);
+        let told = *self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_none_or(|told| told.elapsed() >= REPORT_INTERVAL) {
             self.tell();
         }
     }
 
     fn tell(&self) {
-        self.told.set(Some(Instant::now()));
-        let done = self.done.iter().map(Cell::get).sum();
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        let done = self.done.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum();
         (self.progress)(Progress::Download { what: self.name.to_owned(), done, total: self.total });
     }
 }
