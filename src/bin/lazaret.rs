@@ -5,10 +5,17 @@
 
 use std::process::ExitCode;
 
+use lazaret::actors::{host, runtime};
+use lazaret::cli;
+
 fn main() -> ExitCode {
     match std::env::args_os().nth(1) {
-        Some(role) if role == "__coordinator" => lazaret::actors::host::main(),
-        Some(role) if role == "__supervisor" => lazaret::actors::runtime::main(),
-        _ => lazaret::cli::main(),
+        Some(role) if role == cli::coordinator::COORDINATOR => {
+            // So that the directory it was started in can be unmounted while the Domain lives.
+            let _ = std::env::set_current_dir("/");
+            host::main()
+        }
+        Some(role) if role == "__supervisor" => runtime::main(),
+        _ => cli::main(),
     }
 }

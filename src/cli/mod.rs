@@ -9,11 +9,15 @@
 
 pub mod args;
 pub mod commands;
+pub mod connect;
+pub mod coordinator;
 pub mod error;
 pub mod output;
 pub mod places;
+pub mod progress;
 pub mod project;
 pub mod session;
+pub mod start;
 pub mod terminal;
 
 use std::process::ExitCode;

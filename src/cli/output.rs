@@ -129,6 +129,12 @@ pub fn age(since: i64, now: i64) -> String {
     }
 }
 
+/// Gives the local time of day of a moment.
+pub fn clock(moment: i64) -> String {
+    let moment = jiff::Timestamp::from_second(moment).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    moment.to_zoned_datetime(jiff::tz::TimeZone::system()).strftime("%H:%M:%S").to_string()
+}
+
 /// Gives the seconds since the epoch.
 pub fn now() -> i64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs().cast_signed())
