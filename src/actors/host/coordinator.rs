@@ -55,7 +55,7 @@ pub enum HostMessage {
     /// The socket is bound and the publication durable.
     PublicationReady(tokio::net::UnixListener, Arc<Face>),
     /// Keeps a connection open until this process ends.
-    HoldUntilEnd(ServerChannel),
+    HoldUntilEnd(Box<ServerChannel>),
 }
 
 /// What the coordinator is made of; the Domain lock is held.
@@ -171,7 +171,7 @@ impl Actor for Coordinator {
                 state.advance(&myself, Event::SupervisorEnded { how }).await;
             }
             HostMessage::PublicationReady(listener, face) => state.open(&myself, listener, face).await?,
-            HostMessage::HoldUntilEnd(channel) => state.held.push(channel),
+            HostMessage::HoldUntilEnd(channel) => state.held.push(*channel),
         }
         Ok(())
     }

@@ -304,7 +304,7 @@ impl RegistryState {
         // The connection is kept until this process ends, which tells the client that all is gone.
         tokio::spawn(async move {
             channel.send(CoordinatorMessage::GoingDown).await.ok();
-            coordinator.cast(HostMessage::HoldUntilEnd(channel)).ok();
+            coordinator.cast(HostMessage::HoldUntilEnd(Box::new(channel))).ok();
             coordinator.cast(HostMessage::Event(Event::DownRequested)).ok();
         });
         Ok(())
