@@ -1,4 +1,4 @@
-//! The guest executable on the host: where it is, and the directory that the sandbox sees.
+//! The directory with the guest executable that the sandbox sees.
 //!
 //! The sandbox gets a directory that holds nothing but the executable under its two names. A copy is
 //! made once per build, below the Storage Root, so that no directory of the host's own is mounted.
@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::domain::layout::StorageRoot;
-use crate::sys::directories;
+use crate::sys::{directories, executables};
 
 /// Name of the guest executable.
 pub const NAME: &str = "lazaret-guest";
@@ -20,11 +20,8 @@ pub const ESCALATION_NAME: &str = "lazaret-escalate";
 #[derive(Debug, thiserror::Error)]
 pub enum GuestExecutableError {
     /// It is not installed.
-    #[error("{NAME} is not beside {}", executable.display())]
-    Missing {
-        /// This program's own path.
-        executable: PathBuf,
-    },
+    #[error("{NAME} is neither beside this program nor in its libexec directory")]
+    Missing,
     /// It can't be copied.
     #[error("{} can't be copied to {}", from.display(), to.display())]
     Copy {
@@ -38,18 +35,9 @@ pub enum GuestExecutableError {
     },
 }
 
-/// Finds the guest executable: beside this program, or in `../libexec/lazaret`.
-pub fn locate() -> Result<PathBuf, GuestExecutableError> {
-    let executable = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("lazaret"));
-    let beside = executable.parent().map(|directory| directory.join(NAME));
-    let libexec = executable.parent().and_then(Path::parent).map(|prefix| prefix.join("libexec/lazaret").join(NAME));
-    let found = [beside, libexec].into_iter().flatten().find(|path| path.is_file());
-    found.ok_or(GuestExecutableError::Missing { executable })
-}
-
 /// Gives the directory to mount, making the copy when there is none of this build yet.
 pub fn stage(storage: &StorageRoot) -> Result<PathBuf, GuestExecutableError> {
-    let from = locate()?;
+    let from = executables::guest().ok_or(GuestExecutableError::Missing)?;
     let failed = |to: &Path| {
         let (from, to) = (from.clone(), to.to_owned());
         move |source| GuestExecutableError::Copy { from, to, source }

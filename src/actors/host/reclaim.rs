@@ -1,7 +1,6 @@
 //! Carries out what [`crate::core::recovery`] plans: for a generation whose coordinator is gone, and for
 //! what a supervisor left at the end of our own.
 
-use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,11 +14,8 @@ use crate::domain::layout::StorageRoot;
 use crate::domain::ownership::{PathIdentity, ProcessIdentity};
 use crate::store::writer::WriteError;
 use crate::store::{Catalog, CatalogError, sighting};
-use crate::sys::namespaces::{MappedCommand, NamespaceError, run_mapped};
+use crate::sys::errand::{self, ErrandError};
 use crate::sys::{process, procfs, removal};
-
-/// Hidden subcommand that removes trees from inside a mapped user namespace.
-pub const REMOVE_ROLE: &str = "__remove";
 
 /// How long a killed process may take to be gone.
 const KILL_DEADLINE: Duration = Duration::from_secs(5);
@@ -57,14 +53,14 @@ pub enum ReclaimError {
         #[source]
         source: io::Error,
     },
-    /// The mapped namespace for a removal can't be made.
-    #[error("{} can't be removed under its identity mapping", path.display())]
-    Namespace {
+    /// A tree with files of subordinate ids can't be removed.
+    #[error("{} of an earlier generation can't be removed under its identity mapping", path.display())]
+    Errand {
         /// The path.
         path: PathBuf,
         /// Why.
         #[source]
-        source: NamespaceError,
+        source: ErrandError,
     },
     /// Something lies where ours may be, and is not provably ours.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
@@ -192,28 +188,6 @@ async fn remove_mapped(path: PathBuf, identity: &PathIdentity, mapping: IdMappin
     if empty {
         return std::fs::remove_dir(&path).map_err(|source| ReclaimError::Remove { path, source });
     }
-    let command = MappedCommand {
-        executable: PathBuf::from("/proc/self/exe"),
-        argv: vec!["lazaret: remove".into(), REMOVE_ROLE.into(), path.clone().into()],
-        env: Vec::<(OsString, OsString)>::new(),
-        fds: Vec::new(),
-        mapping,
-    };
-    let output = run_mapped(command).await.map_err(|source| ReclaimError::Namespace { path: path.clone(), source })?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(ReclaimError::Remove { path, source: io::Error::other(text) })
-}
-
-/// The hidden role that [`REMOVE_ROLE`] names: removes the trees given, inside a mapped user namespace.
-pub fn remove_main(paths: impl Iterator<Item = OsString>) -> std::process::ExitCode {
-    for path in paths {
-        if let Err(error) = removal::remove_tree(Path::new(&path)) {
-            eprintln!("{error}");
-            return std::process::ExitCode::FAILURE;
-        }
-    }
-    std::process::ExitCode::SUCCESS
+    let trees = [path.clone()];
+    errand::remove_trees(&mapping, &trees).await.map_err(|source| ReclaimError::Errand { path, source })
 }
