@@ -1,1 +1,29 @@
-fn main() {}
+//! The real binaries, as an unprivileged user, against real runsc, slirp4netns and umoci.
+//!
+//! One file a capability; each gives its cases by `cases()`, and [`capabilities`] lists the files.
+//! [`harness`] tells how the run is set up. Filters and flags are those of libtest.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+// Helpers exist for capabilities that use them; not each capability uses each.
+#![allow(dead_code, unreachable_pub)]
+
+mod harness;
+
+mod doctor;
+mod harness_itself;
+mod static_guest;
+
+use harness::Case;
+
+/// Gives every capability's name and cases; `tests/architecture.rs` checks that no file is missing.
+fn capabilities() -> Vec<(&'static str, Vec<Case>)> {
+    vec![
+        ("doctor", doctor::cases()),
+        ("harness_itself", harness_itself::cases()),
+        ("static_guest", static_guest::cases()),
+    ]
+}
+
+fn main() -> std::process::ExitCode {
+    harness::main(capabilities)
+}
