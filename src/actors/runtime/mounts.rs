@@ -189,8 +189,7 @@ impl MountsState {
 
 /// Makes everything; what was made before a failure is in `made`.
 fn stage(plan: &RuntimePlan, made: &mut Made) -> Result<(), MountsError> {
-    // The Host Coordinator, which runs as the developer, made the directory that holds the scratch.
-    let owner = directories::Owner::of(plan.scratch.parent().unwrap_or(&plan.scratch))?;
+    let owner = directories::Owner::of(plan);
     directories::make(&plan.scratch, owner, owner.private())?;
     root::stage(plan, owner, made)?;
     anchors::stage(plan, owner, made)?;

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::process::{Gid, Uid};
 
 use super::MountsError;
+use crate::domain::runtime::RuntimePlan;
 
 /// The developer, by the ids that he has in the Domain's user namespace.
 #[derive(Debug, Clone, Copy)]
@@ -29,10 +30,9 @@ pub(super) struct Attributes {
 }
 
 impl Owner {
-    /// Takes the owner of a directory that the Host Coordinator, and so the developer, has made.
-    pub(super) fn of(directory: &Path) -> Result<Self, MountsError> {
-        let status = stat(directory).map_err(|source| MountsError::Open { path: directory.into(), source })?;
-        Ok(Attributes::from(&status).owner)
+    /// Names the plan's user, to whom the developer is mapped.
+    pub(super) fn of(plan: &RuntimePlan) -> Self {
+        Self { uid: Uid::from_raw(plan.uid), gid: Gid::from_raw(plan.gid) }
     }
 
     /// Describes a directory of the developer's that everybody may enter.
