@@ -18,9 +18,9 @@ use lazaret::domain::profile::{Access, GuestPath, Limits};
 use lazaret::domain::runtime::*;
 use lazaret::domain::session::{ControlEvent, WindowSize};
 use lazaret::domain::workspace::{Protection, ProtectionKind};
+use lazaret::policy::derive;
 use lazaret::policy::mapping::identity_mapping;
 use lazaret::policy::sandbox::{ControlMounts, SandboxInput, specification};
-use lazaret::policy::derive;
 use lazaret::sys::accounts::{Account, SubordinateIds};
 use lazaret::sys::namespaces::{MappedCommand, run_mapped, spawn_mapped};
 use lazaret::sys::{executables, pty, seqpacket};
@@ -324,7 +324,9 @@ async fn sessions(peer: &Peer) {
     let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
     let null: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
     let fds = [null.as_fd(), writer.as_fd(), writer.as_fd()];
-    let one = peer.start(&["sh", "-c", "trap 'echo term; exit 9' TERM; echo ready; while :; do sleep 0.05; done"], false, &fds).await;
+    let one = peer
+        .start(&["sh", "-c", "trap 'echo term; exit 9' TERM; echo ready; while :; do sleep 0.05; done"], false, &fds)
+        .await;
     let two = peer.start(&["sleep", "1000"], false, &fds).await;
     peer.started(&two).await;
     expect(&reader, "ready").await;

@@ -1,9 +1,9 @@
 //! One session's process: a `runsc exec` that stays attached to it.
 //!
 //! Parent: [`supervisor`](super::supervisor). Children: none, but the runsc client, which this actor
-//! alone waits for, and a task that watches it. The client's end is the session's end; the actor then
-//! stops. Should the actor die before, the supervisor ends the session's processes by the guest process
-//! id that it was told.
+//! alone waits for, and a task that watches it. The client's end is the session's end; the supervisor
+//! then stops the actor. Should the actor die before, the supervisor ends the session's processes by the
+//! guest process id that it was told.
 //!
 //! The guest process is `lazaret-guest session`, which gives the session a pid namespace of its own, so
 //! that killing it ends exactly this session's processes. Killing the client would end none of them.
@@ -28,11 +28,12 @@ use super::runsc::control::{self, Target};
 use super::runsc::log::first_error;
 use super::runsc::pid_file::PidFile;
 use super::supervisor::SupervisorMessage;
+use crate::domain::capabilities;
 use crate::domain::ids::SessionId;
 use crate::domain::runtime::GuestProcess;
 use crate::domain::session::ControlEvent;
 use crate::guest::command_line;
-use crate::policy::sandbox::{DEFAULT_PATH, wrapper_capability_sets};
+use crate::policy::sandbox::{DEFAULT_PATH, capability_sets};
 use crate::wire::lease::{ExecOutcome, InnerProcess};
 
 /// How long a client may take to end after its guest process was killed, or to start the guest process
@@ -197,7 +198,6 @@ impl Actor for Exec {
                 info!(session = %state.session, ?outcome, "session ended");
                 let _ = std::fs::remove_dir_all(&state.directory);
                 state.news(SessionNews::Ended(outcome))?;
-                myself.stop(None);
             }
             ExecMessage::Signal(event) => state.deliver(event),
             ExecMessage::Kill if !state.killed => {
@@ -342,7 +342,7 @@ fn process_document(process: &GuestProcess) -> serde_json::Value {
         "args": command_line::session(process),
         "env": [format!("PATH={DEFAULT_PATH}")],
         "cwd": "/",
-        "capabilities": wrapper_capability_sets(),
+        "capabilities": capability_sets(&capabilities::session_start().collect::<Vec<_>>()),
     })
 }
 

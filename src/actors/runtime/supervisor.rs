@@ -359,9 +359,9 @@ impl SupervisorState {
         session: SessionId,
         outcome: ExecOutcome,
     ) -> Result<(), ActorProcessingErr> {
-        if self.sessions.remove(&session).is_none() {
-            return Ok(());
-        }
+        let Some(ended) = self.sessions.remove(&session) else { return Ok(()) };
+        // Here and not by the actor itself: the event of its end would overtake its last message.
+        ended.actor.stop(None);
         self.report(SupervisorReport::SessionEnded { session, outcome })?;
         if self.sessions.is_empty()
             && let Some(event) = self.sandbox_gone.take()
