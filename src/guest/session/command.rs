@@ -1,4 +1,4 @@
-//! The session's command, from the fork to the `execve`.
+//! The session's command, from its first moment, in the leader's memory, to the `execve`.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +9,7 @@ use nix::unistd::{Pid, chdir, getpid, setpgid, tcsetpgrp};
 use super::{FAILED, SessionError, exec, privileges, say, step};
 use crate::domain::escaped::escape;
 use crate::domain::runtime::GuestProcess;
-use crate::sys::guest::{close_on_exec_from, default_signal_actions};
+use crate::sys::guest::{close_on_exec_from, signal_actions_for_exec};
 
 /// Becomes the command. Returns only when that fails: the exit status, after a message.
 pub(super) fn run(process: &GuestProcess) -> u8 {
@@ -18,7 +18,7 @@ pub(super) fn run(process: &GuestProcess) -> u8 {
         return FAILED;
     }
     if let Err(error) = chdir(OsStr::from_bytes(&process.directory)) {
-        let reason = std::io::Error::from(error);
+        let reason = error.desc().to_lowercase();
         say(&format!("cannot enter directory '{}': {reason}", escape(&process.directory)));
         return FAILED;
     }
@@ -36,6 +36,6 @@ fn prepare(process: &GuestProcess) -> Result<(), SessionError> {
     }
     privileges::drop_to(process)?;
     close_on_exec_from(3).map_err(step("mark inherited descriptors"))?;
-    default_signal_actions();
+    signal_actions_for_exec();
     SigSet::empty().thread_set_mask().map_err(step("unblock signals"))
 }

@@ -11,7 +11,6 @@
 //! **The end.** When the command ended, what it left behind may finish for a moment (think of
 //! `exec > >(tee log)`), is then asked to end by SIGTERM, and after another moment dies with this process.
 
-use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -21,13 +20,12 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::unistd::{ForkResult, Pid, tcsetpgrp};
+use nix::unistd::{Pid, tcsetpgrp};
 
 use super::signals::{Change, Signals, Wake, reap, send};
-use super::wrapper::leave_streams;
 use super::{FAILED, SessionError, command, say, step};
 use crate::domain::runtime::GuestProcess;
-use crate::sys::guest::fork_single_threaded;
+use crate::sys::guest::until_exec;
 
 /// How long what a command left behind may go on undisturbed.
 const FINISH: Duration = Duration::from_millis(40);
@@ -60,7 +58,7 @@ pub(super) fn run(process: &GuestProcess, signals: Signals, wrapper: OwnedFd) ->
     }
 }
 
-/// Ties this process to the wrapper, gives the session its `/proc` and forks the command.
+/// Ties this process to the wrapper, gives the session its `/proc` and starts the command.
 fn start(process: &GuestProcess, wrapper: OwnedFd) -> Result<i32, SessionError> {
     prctl::set_pdeathsig(Signal::SIGKILL).map_err(step("tie the session to its wrapper"))?;
     // The wrapper may have died before that; its end of the pipe tells.
@@ -71,14 +69,7 @@ fn start(process: &GuestProcess, wrapper: OwnedFd) -> Result<i32, SessionError> 
     drop(wrapper);
     let _ = prctl::set_name(c"lazaret-session");
     mount_proc().map_err(step("mount the session's /proc"))?;
-    match fork_single_threaded().map_err(step("fork the session's command"))? {
-        ForkResult::Child => std::process::exit(command::run(process).into()),
-        ForkResult::Parent { child } => {
-            // The command does the same; whoever comes first spares the other the wait.
-            let _ = nix::unistd::setpgid(child, child);
-            Ok(child.as_raw())
-        }
-    }
+    until_exec(|| command::run(process)).map_err(step("start the session's command"))
 }
 
 /// Replaces `/proc` by that of the session's pid namespace, for this mount namespace only.
@@ -125,9 +116,16 @@ fn resume(command: i32, stop: i32, interactive: bool, notices: &mut u32) {
         }
     } else if *notices > 0 {
         *notices -= 1;
-        let _ = std::io::stderr().write_all(NOTICE);
+        let _ = nix::unistd::write(std::io::stderr(), NOTICE);
     }
     send(-command, Signal::SIGCONT);
+}
+
+/// Lets go of the standard streams, so that only the command and its children hold them.
+fn leave_streams() {
+    for stream in 0..=2 {
+        let _ = nix::unistd::close(stream);
+    }
 }
 
 /// Waits a bounded time for what the command left behind.

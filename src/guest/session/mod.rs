@@ -17,7 +17,7 @@ mod privileges;
 pub(in crate::guest) mod signals;
 mod wrapper;
 
-use std::io::Write;
+use nix::errno::Errno;
 
 pub use wrapper::run;
 
@@ -26,20 +26,25 @@ pub const FAILED: u8 = 125;
 
 /// A step of starting a session that failed.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {step}: {cause}")]
-pub(crate) struct SessionError {
+#[error("cannot {step}: {reason}")]
+struct SessionError {
     /// What was tried.
     step: &'static str,
     /// Why it failed.
-    cause: std::io::Error,
+    reason: String,
 }
 
 /// Gives a function that says which step an error belongs to.
 fn step<E: Into<std::io::Error>>(step: &'static str) -> impl FnOnce(E) -> SessionError {
-    move |cause| SessionError { step, cause: cause.into() }
+    move |cause| {
+        let cause = cause.into();
+        let errno = cause.raw_os_error().map(|number| Errno::from_raw(number).desc().to_lowercase());
+        SessionError { step, reason: errno.unwrap_or_else(|| cause.to_string()) }
+    }
 }
 
-/// Writes one line for the user to standard error; nothing can be done when that fails.
+/// Writes one line for the user to standard error; nothing can be done when that fails. It does not
+/// lock the stream, since the process that holds the lock may be killed in the middle.
 pub(super) fn say(text: &str) {
-    let _ = std::io::stderr().write_all(format!("lazaret: {text}\n").as_bytes());
+    let _ = nix::unistd::write(std::io::stderr(), format!("lazaret: {text}\n").as_bytes());
 }

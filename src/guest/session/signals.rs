@@ -4,7 +4,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::Pid;
 
 /// Signals that a wrapper or leader hands on to the session's command.
-const FORWARDED: &[Signal] = &[
+pub(super) const FORWARDED: &[Signal] = &[
     Signal::SIGHUP,
     Signal::SIGINT,
     Signal::SIGQUIT,
