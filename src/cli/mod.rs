@@ -2,6 +2,7 @@
 //!
 //! - [`args`]: the command line
 //! - [`commands`]: one file a verb, each with `Args` and `run`
+//! - [`config`]: the developer's configuration
 //! - [`error`]: how a failure is told, and its exit status
 //! - [`output`]: colours, tables, JSON
 //! - [`places`], [`project`]: where things lie, and which workspace is meant
@@ -9,6 +10,7 @@
 
 pub mod args;
 pub mod commands;
+pub mod config;
 pub mod connect;
 pub mod coordinator;
 pub mod error;
