@@ -48,7 +48,7 @@ impl DomainStore {
         Self::from_database(path, file::open(path)?, domain)
     }
 
-    fn from_database(path: &Path, database: Database, domain: &DomainId) -> Result<Self, StoreError> {
+    pub(super) fn from_database(path: &Path, database: Database, domain: &DomainId) -> Result<Self, StoreError> {
         let document = file::guard(path, || load(path, &database))?;
         if let Some(stored) = document.as_ref().map(|document| &document.identity.domain)
             && stored != domain

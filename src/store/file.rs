@@ -11,6 +11,7 @@ use redb::{Database, DatabaseError, ReadableDatabase, StorageBackend, StorageErr
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, fsync, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
+use super::backend::KeepsSpace;
 use super::records::{META, RecordError, SCHEMA, SCHEMA_KEY};
 
 /// How much of a store is kept in memory; a whole store is smaller.
@@ -175,7 +176,11 @@ fn check_file(file: &OwnedFd, path: &Path) -> Result<(), FileError> {
     if stat.st_nlink != 1 {
         return refuse("it has a second name (hard link)");
     }
-    check_private(path, stat.st_uid, stat.st_mode)
+    check_private(path, stat.st_uid, stat.st_mode)?;
+    if stat.st_size == 0 {
+        return Err(FileError::Corrupt { path: path.to_owned(), detail: "it is empty".to_owned() });
+    }
+    Ok(())
 }
 
 fn open_error(path: &Path, errno: Errno) -> FileError {
@@ -212,8 +217,12 @@ fn open_database(path: &Path, file: File) -> Result<Database, FileError> {
 /// Opens a database on a backend, verifies every page, and settles the schema version.
 pub(super) fn open_backend(path: &Path, backend: impl StorageBackend) -> Result<Database, FileError> {
     let open = || {
+        let backend = KeepsSpace::new(backend).map_err(|error| database_error(path, error.into()))?;
         let mut builder = Database::builder();
         builder.set_cache_size(CACHE_BYTES);
+        // Verifies every page's checksum and rebuilds the allocator's state: without it redb may read an
+        // altered file as another document, or panic later, in the middle of a write.
+        builder.set_check_integrity_on_open(true);
         let database = builder.create_with_backend(backend).map_err(|error| database_error(path, error))?;
         settle_schema(path, &database)?;
         Ok(database)
@@ -235,12 +244,16 @@ fn database_error(path: &Path, error: DatabaseError) -> FileError {
     match error {
         DatabaseError::DatabaseAlreadyOpen | DatabaseError::LockProtocolMismatch => FileError::Locked { path },
         DatabaseError::Storage(StorageError::Corrupted(detail)) => FileError::Corrupt { path, detail },
-        DatabaseError::Storage(StorageError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => {
+        DatabaseError::Storage(StorageError::Io(error)) if is_about_content(&error) => {
             FileError::Corrupt { path, detail: error.to_string() }
         }
         DatabaseError::Storage(StorageError::Io(source)) => FileError::Open { path, source },
         error => FileError::Read { path, source: Box::new(error.into()) },
     }
+}
+
+fn is_about_content(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
 }
 
 fn settle_schema(path: &Path, database: &Database) -> Result<(), FileError> {

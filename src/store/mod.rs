@@ -5,6 +5,7 @@
 //! its lock for a moment and closed again. What they record, in which order, and how recovery reads
 //! it is in `docs/store.md`. Both APIs block; [`writer::StoreWriter`] is the Domain Store as an actor.
 
+mod backend;
 mod catalog;
 mod catalog_lock;
 mod domain_store;
@@ -17,3 +18,6 @@ pub use self::catalog::{Catalog, CatalogError, Completion, LOCK_WAIT};
 pub use self::catalog_lock::LockError;
 pub use self::domain_store::{DomainStore, StoreError};
 pub use self::file::FileError;
+
+#[cfg(test)]
+mod tests;

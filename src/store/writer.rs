@@ -124,9 +124,13 @@ async fn advance(
         let requests: Vec<Request> = state.queue.drain(..).collect();
         let myself = myself.clone();
         tokio::task::spawn_blocking(move || {
-            write(&mut store, requests);
+            let answers = write(&mut store, requests);
+            // Before the answers, so that who was answered and then asks for the document sees his change in it.
             // When the actor is gone the store is dropped here, which closes it.
             myself.send_message(StoreWriterMessage::Written(store)).ok();
+            for (reply, outcome) in answers {
+                answer(reply, outcome);
+            }
         });
     } else if let Some(reply) = state.closing.take() {
         tokio::task::spawn_blocking(move || drop(store)).await?;
@@ -138,22 +142,17 @@ async fn advance(
     Ok(())
 }
 
-/// Writes the requests in one transaction and answers each.
-fn write(store: &mut DomainStore, requests: Vec<Request>) {
+/// Writes the requests in one transaction and gives each one's answer.
+fn write(store: &mut DomainStore, requests: Vec<Request>) -> Vec<(RpcReplyPort<WriteReply>, WriteReply)> {
     let changes: Vec<&[Change]> = requests.iter().map(|request| request.changes.as_slice()).collect();
-    match store.apply_group(&changes) {
-        Ok(outcomes) => {
-            for (request, outcome) in requests.into_iter().zip(outcomes) {
-                answer(request.reply, outcome.map(Arc::new).map_err(WriteError::Refused));
-            }
-        }
+    let outcomes: Vec<WriteReply> = match store.apply_group(&changes) {
+        Ok(outcomes) => outcomes.into_iter().map(|outcome| Ok(Arc::new(outcome?))).collect(),
         Err(error) => {
             let error = Arc::new(error);
-            for request in requests {
-                answer(request.reply, Err(WriteError::Failed(error.clone())));
-            }
+            requests.iter().map(|_| Err(WriteError::Failed(error.clone()))).collect()
         }
-    }
+    };
+    requests.into_iter().map(|request| request.reply).zip(outcomes).collect()
 }
 
 /// Answers, if anybody still waits.
