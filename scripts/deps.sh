@@ -11,6 +11,8 @@
 set -euo pipefail
 
 level=${1:-test}
+here=$(cd "$(dirname "$0")" && pwd)
+PATH=$PATH:/usr/sbin:/sbin
 run=(slirp4netns uidmap umoci fuse3 git ca-certificates iproute2 procps)
 demo=(mmdebstrap gcc libc6-dev make)
 test=(docker-registry skopeo tmux strace bubblewrap python3 apache2-utils)
@@ -33,34 +35,6 @@ as_root() {
 
 installed() { [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 
-# Prints "URI KEYRING" of the first binary source that serves plain bookworm.
-bookworm_source() {
-    awk '
-        function emit() { if (bin && uri != "" && suite) { print uri, key; found = 1; exit } }
-        FILENAME ~ /\.sources$/ && FNR == 1 { emit(); bin = suite = 0; uri = key = "" }
-        FILENAME ~ /\.sources$/ {
-            if ($0 ~ /^[[:space:]]*$/) { emit(); bin = suite = 0; uri = key = "" }
-            if ($1 == "Types:" && $0 ~ / deb( |$)/) bin = 1
-            if ($1 == "URIs:") uri = $2
-            if ($1 == "Signed-By:") key = $2
-            if ($1 == "Suites:") for (i = 2; i <= NF; i++) if ($i == "bookworm") suite = 1
-            next
-        }
-        $1 == "deb" {
-            key = ""; at = 2
-            if ($2 ~ /^\[/) {
-                for (; at <= NF; at++) {
-                    option = $at; gsub(/[][]/, "", option)
-                    if (option ~ /^signed-by=/) { sub(/^signed-by=/, "", option); key = option }
-                    if ($at ~ /\]$/) { at++; break }
-                }
-            }
-            if ($(at + 1) == "bookworm") { print $at, key; found = 1; exit }
-        }
-        END { if (!found) emit() }
-    ' /etc/apt/sources.list.d/*.sources /etc/apt/sources.list.d/*.list /etc/apt/sources.list 2>/dev/null || true
-}
-
 # The runsc of plain bookworm is too old (design: at least 20240729), so it comes from backports.
 runsc_is_recent() {
     local stamp
@@ -79,7 +53,7 @@ if [ ${#missing[@]} -eq 0 ] && [ $need_runsc = no ]; then
 fi
 
 if [ $need_runsc = yes ] && ! apt-cache policy 2>/dev/null | grep -q 'n=bookworm-backports'; then
-    read -r uri key < <(bookworm_source) || true
+    read -r uri key < <("$here/apt-source.sh" || true) || true
     if [ -z "${uri:-}" ]; then
         echo "deps.sh: no apt source for bookworm found; add bookworm-backports by hand" >&2
         exit 1
@@ -89,7 +63,7 @@ if [ $need_runsc = yes ] && ! apt-cache policy 2>/dev/null | grep -q 'n=bookworm
         echo "URIs: $uri"
         echo "Suites: bookworm-backports"
         echo "Components: main"
-        [ -n "${key:-}" ] && echo "Signed-By: $key"
+        if [ -n "${key:-}" ]; then echo "Signed-By: $key"; fi
     } | as_root tee /etc/apt/sources.list.d/lazaret-backports.sources >/dev/null
 fi
 

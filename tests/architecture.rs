@@ -1,0 +1,180 @@
+//! Rules about the source tree that the compiler does not know.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Gives every Rust file below the directory with its text, sorted by path.
+fn sources(directory: &str) -> Vec<(PathBuf, String)> {
+    let (mut found, mut pending) = (Vec::new(), vec![root().join(directory)]);
+    while let Some(path) = pending.pop() {
+        if path.is_dir() {
+            pending.extend(fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            found.push((path.strip_prefix(root()).unwrap().to_owned(), text));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Gives a file's lines of code with their numbers: without comments, and without the unit tests, which
+/// close a file.
+fn code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let lines = text.lines().take_while(|line| !line.starts_with("#[cfg(test)]"));
+    let without_comment = |line| Some(line).filter(|line: &&str| !line.trim_start().starts_with("//"));
+    lines.enumerate().filter_map(move |(index, line)| Some((index + 1, without_comment(line)?)))
+}
+
+fn lines_before_tests(text: &str) -> usize {
+    text.lines().take_while(|line| !line.starts_with("#[cfg(test)]")).count()
+}
+
+/// What decides never touches the world: no runtime, actor, system call, file, clock or randomness.
+const WORLDLY: &[&str] = &[
+    "tokio",
+    "ractor",
+    "nix",
+    "rustix",
+    "fs_err",
+    "redb",
+    "rand",
+    "std::fs",
+    "std::net::Tcp",
+    "std::net::Udp",
+    "std::process",
+    "std::thread",
+    "std::os::fd",
+    "std::time::Instant",
+    "std::time::SystemTime",
+    "jiff",
+    "std::io::Read",
+    "std::io::Write",
+    "std::env::var",
+    "std::env::var_os",
+    "std::env::current_dir",
+];
+
+/// The one exception: random identifiers are made where their type lives.
+const EXCEPTIONS: &[(&str, &str)] = &[("src/domain/ids.rs", "rand")];
+
+/// Tells whether the code names the path, as a whole first part (`nix::…`, `use nix;`).
+fn names(line: &str, path: &str) -> bool {
+    let boundary = |character: char| !(character.is_alphanumeric() || character == '_' || character == ':');
+    line.match_indices(path).any(|(at, _)| {
+        let before = line[..at].chars().next_back().is_none_or(boundary);
+        let after = line[at + path.len()..].chars().next().is_none_or(|c| !(c.is_alphanumeric() || c == '_'));
+        // `std::net::Tcp` stands for every name that begins so.
+        before
+            && (after || path.ends_with("Tcp") || path.ends_with("Udp"))
+            && (path.contains("::") || line[at + path.len()..].starts_with("::") || line.starts_with("use "))
+    })
+}
+
+#[test]
+fn what_decides_touches_nothing() {
+    let mut violations = Vec::new();
+    for (path, text) in ["src/core", "src/policy", "src/domain"].into_iter().flat_map(sources) {
+        for (number, line) in code(&text) {
+            let excepted = |name: &str| EXCEPTIONS.contains(&(path.to_str().unwrap(), name));
+            for name in WORLDLY.iter().filter(|name| names(line, name) && !excepted(name)) {
+                violations.push(format!("{}:{number}: {name}: {}", path.display(), line.trim()));
+            }
+        }
+    }
+    assert!(violations.is_empty(), "a decision reaches into the world:\n{}", violations.join("\n"));
+}
+
+/// Modules from top to bottom; each may import those below it. `sys` serves all that act.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("src/domain", &["domain"]),
+    ("src/core", &["core", "domain"]),
+    ("src/policy", &["policy", "core", "domain"]),
+    ("src/wire", &["wire", "core", "domain"]),
+    ("src/sys", &["sys", "domain"]),
+    ("src/store", &["store", "core", "domain", "sys"]),
+    ("src/identity", &["identity", "wire", "core", "domain", "sys"]),
+    ("src/oci", &["oci", "wire", "identity", "core", "domain", "sys"]),
+    ("src/guest", &["guest", "domain", "sys"]),
+];
+
+#[test]
+fn imports_point_down() {
+    let mut violations = Vec::new();
+    for (directory, allowed) in LAYERS {
+        for (path, text) in sources(directory) {
+            for (number, line) in code(&text) {
+                let Some((_, rest)) = line.split_once("crate::") else { continue };
+                let module: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                if !module.is_empty() && !allowed.contains(&module.as_str()) {
+                    violations.push(format!("{}:{number}: {}", path.display(), line.trim()));
+                }
+            }
+        }
+    }
+    assert!(violations.is_empty(), "an import points up or sideways:\n{}", violations.join("\n"));
+}
+
+#[test]
+fn unsafe_code_stays_behind_its_fence() {
+    let outside = sources("src").into_iter().filter(|(path, _)| !path.starts_with("src/sys"));
+    let offenders: Vec<_> = outside
+        .filter(|(_, text)| code(text).any(|(_, line)| line.contains("allow(unsafe_code)") || names(line, "unsafe")))
+        .map(|(path, _)| path)
+        .collect();
+    assert!(offenders.is_empty(), "unsafe code outside src/sys: {offenders:?}");
+}
+
+#[test]
+fn names_say_what_is_inside() {
+    let vague = ["utils", "util", "helpers", "common", "manager", "misc"];
+    let all = sources("src").into_iter().chain(sources("tests"));
+    let offenders: Vec<_> = all
+        .map(|(path, _)| path)
+        .filter(|path| path.iter().any(|part| vague.contains(&part.to_str().unwrap().trim_end_matches(".rs"))))
+        .collect();
+    assert!(offenders.is_empty(), "names that say nothing: {offenders:?}");
+}
+
+#[test]
+fn files_stay_readable() {
+    let all = sources("src").into_iter().chain(sources("tests"));
+    let long: Vec<_> = all.filter(|(_, text)| lines_before_tests(text) > 500).map(|(path, _)| path).collect();
+    assert!(long.is_empty(), "files of more than 500 lines: {long:?}");
+}
+
+#[test]
+fn every_integration_file_is_wired() {
+    let main = fs::read_to_string(root().join("tests/integration/main.rs")).unwrap();
+    for entry in fs::read_dir(root().join("tests/integration")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        if path.is_file() && name != "main" {
+            let (module, cases) = (format!("mod {name};"), format!("(\"{name}\", {name}::cases())"));
+            assert!(
+                main.contains(&module) && main.contains(&cases),
+                "{name} is not wired in tests/integration/main.rs"
+            );
+        }
+    }
+}
+
+#[test]
+fn every_case_is_listed() {
+    for (path, text) in
+        sources("tests/integration").into_iter().filter(|(path, _)| !path.starts_with("tests/integration/harness"))
+    {
+        let returns = "-> CaseResult {";
+        for line in text.lines().filter(|line| line.starts_with("fn ") && line.ends_with(returns)) {
+            let name = line["fn ".len()..].split('(').next().unwrap();
+            let is_case = line.starts_with(&format!("fn {name}()"));
+            assert!(!is_case || text.matches(name).count() > 1, "{}: {name} never runs", path.display());
+        }
+    }
+}
