@@ -287,7 +287,7 @@ async fn sessions(peer: &Peer) {
         .run(&[
             "sh",
             "-c",
-            "echo x >> .git/config; echo y > .git/hooks/pre-commit && echo hooks writable; ls -la .git/hooks; mv .git .git2; \
+            "echo x >> .git/config; echo y > .git/hooks/pre-commit && echo hooks writable; ls -la .git/hooks; mv .git .git2; mv .git/hooks .git/h2; mv .git/config .git/c2; rm -rf .git/config; git commit -qm two --allow-empty && git log --oneline; \
              touch made && rm made && echo workspace writable; touch /home/agent/.cache/a && echo anchor writable; ls -ld /home/agent /home/agent/.cache /srv/volume; \
              cat /etc/resolv.conf; touch /srv/volume/x; mount | head -20; cat /proc/self/status | grep Cap; ls -ld / /workspace /run/lazaret /run/lazaret/*",
         ])

@@ -8,6 +8,7 @@
 //! line of JSON on runsc's standard output. Both the line and everything around it come from the
 //! sandbox, so they are bounded.
 
+pub mod bundle;
 pub mod command;
 pub mod control;
 pub mod log;
@@ -26,6 +27,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdout};
 use tracing::{debug, warn};
 
+use self::bundle::BundleError;
 use self::command::Sandbox;
 use self::control::Target;
 use self::pid_file::PidFile;
@@ -34,8 +36,7 @@ use super::process::{self, Drained, inner_process};
 use super::supervisor::SupervisorMessage;
 use crate::core::supervision::{Event, Failure};
 use crate::domain::network::ProbeReport;
-use crate::domain::runtime::{ENFORCEMENT_NAMESPACE, RuntimePlan};
-use crate::sys::procfs;
+use crate::domain::runtime::RuntimePlan;
 use crate::wire::lease::{InnerProcess, SupervisorReport};
 
 /// Largest probe report that is read.
@@ -51,22 +52,8 @@ const GONE_TIMEOUT: Duration = Duration::from_secs(3);
 #[derive(Debug, thiserror::Error)]
 pub enum RunscError {
     /// The bundle can't be written.
-    #[error("can't write {}", path.display())]
-    Bundle {
-        /// What.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The namespace at the path that runsc will open is not this process's own (SR-12).
-    #[error("{ENFORCEMENT_NAMESPACE} is not the enforcement namespace")]
-    Namespace,
-    /// The namespace can't be identified.
-    #[error("can't identify the enforcement namespace")]
-    Identify(#[source] io::Error),
-    /// The specification has no place for the namespace.
-    #[error("the sandbox's specification names no network namespace")]
-    Specification,
+    #[error("can't prepare the sandbox's bundle")]
+    Bundle(#[from] BundleError),
     /// runsc can't be started.
     #[error("can't start {}", path.display())]
     Start {
@@ -278,7 +265,7 @@ impl RunscError {
 /// Writes the bundle and starts the attached client.
 fn start(arguments: &RunscArguments, actor: ActorRef<RunscMessage>) -> Result<OwnedFd, RunscError> {
     let RunscArguments { plan, sandbox, children, .. } = arguments;
-    write_bundle(plan, sandbox)?;
+    bundle::write(plan, sandbox)?;
     let failed = |source| RunscError::Start { path: plan.runsc.clone(), source };
     let pid_file = PidFile::watch(sandbox.pid_file()).map_err(failed)?;
     let mut command = sandbox.command(&sandbox.run_log());
@@ -304,24 +291,6 @@ fn start(arguments: &RunscArguments, actor: ActorRef<RunscMessage>) -> Result<Ow
     let limit = START_ALLOWANCE + Duration::from_millis(plan.probe.deadline_ms);
     tokio::spawn(Watch { child, claim, pid, pid_file, stdout, stderr, sandbox: sandbox.clone(), limit, actor }.run());
     Ok(pidfd)
-}
-
-fn write_bundle(plan: &RuntimePlan, sandbox: &Sandbox) -> Result<(), RunscError> {
-    // The path that runsc will open is checked to lead to the namespace that was attested.
-    let identify = |path: &str| procfs::namespace_identity(path.as_ref()).map_err(RunscError::Identify);
-    if identify(ENFORCEMENT_NAMESPACE)? != identify("/proc/thread-self/ns/net")? {
-        return Err(RunscError::Namespace);
-    }
-    let mut specification = plan.oci_spec.clone();
-    let namespaces = specification["linux"]["namespaces"].as_array_mut().ok_or(RunscError::Specification)?;
-    let network = namespaces.iter_mut().find(|entry| entry["type"] == "network").ok_or(RunscError::Specification)?;
-    network["path"] = ENFORCEMENT_NAMESPACE.into();
-    for directory in [sandbox.root(), sandbox.bundle()] {
-        let failed = |source| RunscError::Bundle { path: directory.clone(), source };
-        std::fs::create_dir_all(&directory).map_err(failed)?;
-    }
-    let path = sandbox.bundle().join("config.json");
-    std::fs::write(&path, specification.to_string()).map_err(|source| RunscError::Bundle { path, source })
 }
 
 /// The task that sees runsc through its life.
