@@ -19,6 +19,7 @@ use super::blobs::{Blob, BlobDigest, BlobError, BlobStore};
 use super::decode::decompress;
 use super::manifest::{Compression, Layer, MANIFEST_TYPES};
 use crate::domain::artifact::IdMapping;
+use crate::sys::errand::{self, ErrandError};
 use crate::sys::executables;
 use crate::sys::namespaces::{MappedCommand, MappedOutput, NamespaceError, run_mapped};
 
@@ -66,6 +67,9 @@ pub enum UnpackError {
     /// The file system is full (ENOSPC) or the quota is used up (EDQUOT).
     #[error("no space is left to unpack the image in {} (ENOSPC)", .0.display())]
     NoSpace(PathBuf),
+    /// A tree can't be removed.
+    #[error("an unfinished tree can't be removed")]
+    Remove(#[source] ErrandError),
     /// A background task ended early.
     #[error("a background task was cancelled")]
     Task(#[from] tokio::task::JoinError),
@@ -96,18 +100,9 @@ pub async fn measure(directory: &Path, mapping: &IdMapping) -> Result<u64, Unpac
     Ok(text.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or_default())
 }
 
-/// Removes what lies in a directory of ours, whoever owns it within the mapping, and then the directory.
+/// Removes a preparation's directory with everything in it, whoever owns it within the mapping.
 pub async fn remove(directory: &Path, mapping: &IdMapping) -> Result<(), UnpackError> {
-    let tree = |name: &str| format!("/proc/self/fd/{DIRECTORY_FD}/{name}");
-    match std::fs::symlink_metadata(directory) {
-        Ok(found) if found.is_dir() => {}
-        Ok(_) => return Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(BlobError::io(directory, error).into()),
-    }
-    run("rm", &["-rf", "--one-file-system", "--", &tree(ROOTFS), &tree(LAYOUT)], directory, mapping).await?;
-    std::fs::remove_dir_all(directory).map_err(|error| BlobError::io(directory, error))?;
-    Ok(())
+    errand::remove_trees(mapping, &[directory.to_owned()]).await.map_err(UnpackError::Remove)
 }
 
 async fn run(

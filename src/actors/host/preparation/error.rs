@@ -94,7 +94,7 @@ impl PrepareError {
             Self::Unpack(UnpackError::NoProgram(program)) => {
                 return vec![format!("sudo apt-get install {}", package_of(program))];
             }
-            Self::Unpack(UnpackError::Start { .. }) => {
+            Self::Unpack(UnpackError::Start { .. } | UnpackError::Remove(_)) => {
                 "'lazaret doctor' tells what user namespaces lack on this machine"
             }
             Self::Unpack(_) => "the image itself may be broken or hostile: have it built or pushed again",
@@ -110,7 +110,7 @@ const NO_SPACE: &str = "free some disk space, then run the command again: what w
 
 fn package_of(program: &str) -> &str {
     match program {
-        "rm" | "du" => "coreutils",
+        "du" => "coreutils",
         other => other,
     }
 }
