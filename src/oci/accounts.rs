@@ -1,5 +1,6 @@
 //! The image's accounts: `/etc/passwd` and `/etc/group` (passwd(5), group(5)), and looking a user up in them.
 
+use super::untrusted::list;
 use crate::domain::artifact::{GuestUser, InvalidUser, UserSpec};
 
 /// The content of an image's account files; empty where the image has none.
@@ -36,10 +37,6 @@ pub enum AccountError {
     /// The number is not an id: 0 to 4294967294.
     #[error("{0} is not a user or group id")]
     OutOfRange(String),
-}
-
-fn list(names: &[String]) -> String {
-    if names.is_empty() { "none".into() } else { names.join(", ") }
 }
 
 /// Most supplementary groups that are taken; Linux allows 65536, a session needs a few.

@@ -7,6 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::untrusted::tame;
+
 /// Most entries that an archive may have; real ones have a few hundred.
 const ENTRY_LIMIT: usize = 100_000;
 
@@ -57,7 +59,7 @@ impl Archive {
     pub fn open(path: &Path) -> Result<Self, ArchiveError> {
         let file =
             super::layout::open_regular(path).map_err(|source| ArchiveError::Open { path: path.to_owned(), source })?;
-        let malformed = |source| ArchiveError::Malformed { path: path.to_owned(), source };
+        let malformed = |source| ArchiveError::Malformed { path: path.to_owned(), source: tame(source) };
         let mut magic = [0; 4];
         let count = file.read_at(&mut magic, 0).map_err(malformed)?;
         if magic[..count].starts_with(&[0x1f, 0x8b]) || magic == [0x28, 0xb5, 0x2f, 0xfd] || magic == *b"\xfd7zX" {

@@ -143,7 +143,7 @@ pub enum Begin {
     /// Another preparation is writing it.
     Busy,
     /// The caller writes it, from where an earlier attempt stopped.
-    Write(PartialBlob),
+    Write(Box<PartialBlob>),
 }
 
 /// The blob store of a Storage Root.
@@ -252,7 +252,7 @@ impl BlobStore {
             return Ok(Begin::Busy);
         }
         let (hasher, written) = hash_all(&mut file).map_err(|error| BlobError::io(&path, error))?;
-        let mut partial = PartialBlob {
+        let mut partial = Box::new(PartialBlob {
             file,
             path,
             target: self.path(&blob.digest),
@@ -260,7 +260,7 @@ impl BlobStore {
             blob: blob.clone(),
             hasher,
             written,
-        };
+        });
         if partial.written > blob.size {
             partial.restart()?;
         }
@@ -388,7 +388,7 @@ mod tests {
         Blob { digest: BlobDigest::of(bytes), size: bytes.len() as u64 }
     }
 
-    fn writer(store: &BlobStore, blob: &Blob) -> PartialBlob {
+    fn writer(store: &BlobStore, blob: &Blob) -> Box<PartialBlob> {
         match store.begin(blob).unwrap() {
             Begin::Write(partial) => partial,
             other => panic!("{other:?}"),

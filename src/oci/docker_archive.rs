@@ -16,6 +16,7 @@ use super::blobs::{Blob, BlobDigest, BlobError, BlobStore};
 use super::decode::{Meter, decompress};
 use super::layout;
 use super::manifest::{self, CONFIG_LIMIT, Compression, Document, Image, LAYER_LIMIT, MANIFEST_LIMIT, ManifestError};
+use super::untrusted::{list, printable, tame};
 use crate::domain::artifact::Platform;
 
 /// An archive that can't be used.
@@ -25,7 +26,7 @@ pub enum DockerArchiveError {
     #[error(transparent)]
     Archive(#[from] ArchiveError),
     /// A file of the archive is missing or can't be read.
-    #[error("{} has no readable {name}: was it written by 'docker save'?", archive.display())]
+    #[error("{} has no readable {}: was it written by 'docker save'?", archive.display(), printable(name))]
     Missing {
         /// The archive.
         archive: PathBuf,
@@ -36,7 +37,7 @@ pub enum DockerArchiveError {
         source: io::Error,
     },
     /// The archive has no image of this name.
-    #[error("{} has no image named '{tag}'; it has {}", archive.display(), if names.is_empty() { "none with a name".into() } else { names.join(", ") })]
+    #[error("{} has no image named '{tag}'; it has {}", archive.display(), list(names))]
     NoTag {
         /// The archive.
         archive: PathBuf,
@@ -79,7 +80,7 @@ impl DockerArchive {
         let archive = Archive::open(path)?;
         let bytes = read(&archive, path, "manifest.json", MANIFEST_LIMIT)?;
         let images: Vec<Saved> = serde_json::from_slice(&bytes)
-            .map_err(|source| ManifestError::Malformed { document: "manifest.json", source })?;
+            .map_err(|error| manifest::malformed("manifest.json", error))?;
         let image = choose(images, tag, path)?;
         Ok(Self { path: path.to_owned(), archive, image })
     }
@@ -161,7 +162,7 @@ impl DockerArchive {
     }
 
     fn missing(&self, name: &str, source: io::Error) -> DockerArchiveError {
-        DockerArchiveError::Missing { archive: self.path.clone(), name: name.to_owned(), source }
+        DockerArchiveError::Missing { archive: self.path.clone(), name: name.to_owned(), source: tame(source) }
     }
 }
 
@@ -176,7 +177,7 @@ fn diff_ids(config: &[u8]) -> Result<Vec<BlobDigest>, ManifestError> {
         diff_ids: Vec<String>,
     }
     let outline: Outline = serde_json::from_slice(config)
-        .map_err(|source| ManifestError::Malformed { document: "configuration", source })?;
+        .map_err(|error| manifest::malformed("configuration", error))?;
     let parse =
         |text: &String| text.parse().map_err(|source| ManifestError::Digest { document: "configuration", source });
     outline.rootfs.diff_ids.iter().map(parse).collect()
@@ -194,8 +195,7 @@ fn read(archive: &Archive, path: &Path, name: &str, limit: u64) -> Result<Vec<u8
 }
 
 fn choose(images: Vec<Saved>, tag: Option<&str>, path: &Path) -> Result<Saved, DockerArchiveError> {
-    let mut names: Vec<String> = images.iter().flat_map(|image| image.repo_tags.iter().flatten().cloned()).collect();
-    names.truncate(32);
+    let names: Vec<String> = images.iter().flat_map(|image| image.repo_tags.iter().flatten().cloned()).collect();
     match tag {
         // `name` means `name:latest`, as it does for docker load.
         Some(tag) => {

@@ -19,6 +19,7 @@ use super::accounts::Accounts;
 use super::blobs::{BlobDigest, BlobError, BlobStore};
 use super::decode::{Gauge, Meter, decompress};
 use super::manifest::Layer;
+use super::untrusted::tame;
 
 /// Largest account file that is read, in bytes.
 const FILE_LIMIT: u64 = 1 << 20;
@@ -351,7 +352,7 @@ fn read_entries(
     interests: &BTreeSet<ImagePath>,
     budget: &Budget,
 ) -> Result<Changes, LayerError> {
-    let malformed = |source| LayerError::Malformed { layer: layer.clone(), source };
+    let malformed = |source| LayerError::Malformed { layer: layer.clone(), source: tame(source) };
     let left = Rc::new(Cell::new(HEADER_LIMIT));
     let mut archive = tar::Archive::new(Bounded { inner: plain, left: left.clone() });
     let mut changes = Changes::default();
@@ -371,7 +372,6 @@ fn read_entries(
         changes.note(&mut entry, interests).map_err(malformed)?;
         io::copy(&mut entry, &mut io::sink()).map_err(malformed)?;
     }
-    drop(entries);
     // What follows the end of the archive belongs to the digest as well.
     let mut rest = archive.into_inner();
     let mut buffer = vec![0; 128 << 10];

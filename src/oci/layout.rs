@@ -10,6 +10,7 @@ use oci_spec::image::{Descriptor, ImageIndex};
 use super::archive::{Archive, ArchiveError};
 use super::blobs::{Begin, Blob, BlobDigest, BlobError, BlobStore};
 use super::manifest::{self, Document, MANIFEST_LIMIT, ManifestError};
+use super::untrusted::list;
 
 /// The annotation that names an image in a layout's index.
 const NAME: &str = "org.opencontainers.image.ref.name";
@@ -32,7 +33,7 @@ pub enum LayoutError {
         source: io::Error,
     },
     /// The index has no image of this name.
-    #[error("{} has no image named '{tag}'; it has {}", layout.display(), if names.is_empty() { "none with a name".into() } else { names.join(", ") })]
+    #[error("{} has no image named '{tag}'; it has {}", layout.display(), list(names))]
     NoTag {
         /// The layout.
         layout: PathBuf,
@@ -163,7 +164,7 @@ fn find_in(index: &ImageIndex, tag: Option<&str>, layout: &Path) -> Result<Found
             let named: Vec<_> = entries.iter().filter(|entry| name_of(entry).as_deref() == Some(tag)).collect();
             match named.as_slice() {
                 [] => {
-                    let mut names: Vec<_> = entries.iter().filter_map(name_of).take(32).collect();
+                    let mut names: Vec<_> = entries.iter().filter_map(name_of).collect();
                     names.sort();
                     names.dedup();
                     Err(LayoutError::NoTag { layout: layout.to_owned(), tag: tag.to_owned(), names })
@@ -185,7 +186,6 @@ fn find_in(index: &ImageIndex, tag: Option<&str>, layout: &Path) -> Result<Found
             if names.len() <= 1 && several.iter().all(|entry| entry.platform().is_some()) {
                 return Ok(Found::Platforms(index.clone()));
             }
-            names.truncate(32);
             Err(ManifestError::Ambiguous { count: several.len(), names }.into())
         }
     }

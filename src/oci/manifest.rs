@@ -4,6 +4,7 @@ use oci_spec::image::{Descriptor, ImageConfiguration, ImageIndex, ImageManifest,
 use serde::Deserialize;
 
 use super::blobs::{Blob, BlobDigest, InvalidDigest};
+use super::untrusted::{list, printable, tame};
 use crate::domain::artifact::{ImageRuntime, Platform};
 
 /// Largest manifest or index that is read, in bytes.
@@ -36,10 +37,10 @@ pub enum ManifestError {
         document: &'static str,
         /// What is wrong.
         #[source]
-        source: serde_json::Error,
+        source: std::io::Error,
     },
     /// The document or a layer is of a kind that Lazaret does not know.
-    #[error("unsupported media type '{media_type}' of {what}")]
+    #[error("unsupported media type '{}' of {what}", printable(media_type))]
     MediaType {
         /// What has this type.
         what: String,
@@ -87,10 +88,6 @@ pub enum ManifestError {
     },
 }
 
-fn list(names: &[String]) -> String {
-    if names.is_empty() { "none".into() } else { names.join(", ") }
-}
-
 /// How a layer is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
@@ -130,7 +127,7 @@ pub struct Image {
 #[derive(Debug)]
 pub enum Document {
     /// A list of manifests, of which one is to be chosen.
-    Index(ImageIndex),
+    Index(Box<ImageIndex>),
     /// One image.
     Manifest(Manifest),
 }
@@ -246,7 +243,6 @@ fn platforms(entries: &[Descriptor]) -> Vec<String> {
         .map(|platform| platform.to_string())
         .collect();
     names.dedup();
-    names.truncate(32);
     names
 }
 
@@ -314,8 +310,13 @@ fn runtime(config: &ImageConfiguration) -> ImageRuntime {
     }
 }
 
+/// Makes the error of a document that is not what it should be.
+pub fn malformed(document: &'static str, error: serde_json::Error) -> ManifestError {
+    ManifestError::Malformed { document, source: tame(error.into()) }
+}
+
 fn read<'a, T: Deserialize<'a>>(bytes: &'a [u8], document: &'static str) -> Result<T, ManifestError> {
-    serde_json::from_slice(bytes).map_err(|source| ManifestError::Malformed { document, source })
+    serde_json::from_slice(bytes).map_err(|error| malformed(document, error))
 }
 
 #[cfg(test)]
@@ -341,7 +342,7 @@ mod tests {
         let entries: Vec<_> = platforms.iter().enumerate().map(entry).collect();
         let bytes = serde_json::to_vec(&json!({"schemaVersion": 2, "manifests": entries})).unwrap();
         match parse(&bytes, None).unwrap() {
-            Document::Index(index) => index,
+            Document::Index(index) => *index,
             Document::Manifest(_) => panic!("not an index"),
         }
     }

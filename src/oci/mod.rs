@@ -29,3 +29,4 @@ pub mod registry;
 pub mod resolved;
 pub mod source;
 pub mod unpack;
+pub mod untrusted;

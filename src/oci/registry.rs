@@ -19,6 +19,7 @@ use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use super::blobs::{Begin, Blob, BlobDigest, BlobError, BlobStore, PartialBlob};
 use super::credentials::{self, Credentials};
 use super::manifest::{MANIFEST_LIMIT, MANIFEST_TYPES};
+use super::untrusted::printable;
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -295,9 +296,9 @@ impl Registry {
     async fn stream(
         &self,
         blob: &Blob,
-        mut partial: PartialBlob,
+        mut partial: Box<PartialBlob>,
         report: &(impl Fn(u64) + Send + Sync),
-    ) -> Result<(PartialBlob, Result<Option<OciDistributionError>, RegistryError>), RegistryError> {
+    ) -> Result<(Box<PartialBlob>, Result<Option<OciDistributionError>, RegistryError>), RegistryError> {
         let descriptor = OciDescriptor { digest: blob.digest.to_string(), ..OciDescriptor::default() };
         let offset = partial.written();
         let response = match offset {
@@ -402,12 +403,7 @@ impl Registry {
             401 | 403 => {
                 RegistryError::Unauthorized { registry, what, code, credentials: Box::new(self.credentials.clone()) }
             }
-            _ => {
-                // The text comes from a stranger and goes to a terminal.
-                let printable = |c: char| if c.is_control() { ' ' } else { c };
-                let message = message.chars().map(printable).take(300).collect();
-                RegistryError::Status { registry, what, code, message }
-            }
+            _ => RegistryError::Status { registry, what, code, message: printable(message) },
         }
     }
 }

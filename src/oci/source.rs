@@ -135,7 +135,7 @@ impl Source {
             }
             Place::Layout(layout, tag) => match layout.find(tag.as_deref())? {
                 Found::Entry(entry) => self.entry(store, &entry).await,
-                Found::Platforms(index) => Ok(Next::Index(index)),
+                Found::Platforms(index) => Ok(Next::Index(Box::new(index))),
             },
             Place::DockerArchive(_) => Err(ManifestError::TooDeep.into()),
         }
@@ -240,7 +240,7 @@ impl Source {
 
 enum Next {
     Document(Vec<u8>, Option<String>),
-    Index(oci_spec::image::ImageIndex),
+    Index(Box<oci_spec::image::ImageIndex>),
 }
 
 /// Sums up several downloads, and tells no more often than anybody can see.

@@ -18,6 +18,7 @@ use serde_json::json;
 use super::blobs::{Blob, BlobDigest, BlobError, BlobStore};
 use super::decode::decompress;
 use super::manifest::{Compression, Layer, MANIFEST_TYPES};
+use super::untrusted::printable;
 use crate::domain::artifact::IdMapping;
 use crate::sys::errand::{self, ErrandError};
 use crate::sys::executables;
@@ -140,10 +141,9 @@ async fn run(
 
 /// Gives the last line that says something, without what would upset a terminal.
 fn summary(text: &str) -> String {
-    let printable = |c: char| if c.is_control() { ' ' } else { c };
     let line = text.lines().rev().map(|line| line.trim_start_matches(|c: char| !c.is_ascii_alphanumeric()));
     let line = line.map(str::trim).find(|line| !line.is_empty()).unwrap_or("it said nothing");
-    line.chars().map(printable).take(500).collect()
+    printable(line)
 }
 
 /// Writes the layout that umoci reads.
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn the_last_line_that_says_something_is_the_message() {
         let text = "   \u{2022} unpacking rootfs ...\n   \u{2a2f} unpack: layer sha256:1: bad\u{1b}[0m header\n\n";
-        assert_eq!(summary(text), "unpack: layer sha256:1: bad [0m header");
+        assert_eq!(summary(text), "unpack: layer sha256:1: bad\u{fffd}[0m header");
         assert_eq!(summary(""), "it said nothing");
     }
 }

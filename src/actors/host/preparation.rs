@@ -290,6 +290,8 @@ impl<'a> Preparation<'a> {
             let opened = File::open(&directory).map_err(failed)?;
             rustix::fs::syncfs(&opened).map_err(|error| failed(error.into()))?;
             Catalog::open(&storage)?.seal_preparation(&id, &sealed)?;
+            // The seal says it from here on.
+            std::fs::remove_file(directory.join(reclaim::MAPPING)).map_err(failed)?;
             match renameat_with(CWD, &directory, CWD, &target, RenameFlags::NOREPLACE) {
                 Ok(()) => {}
                 Err(rustix::io::Errno::EXIST) => return Ok(false),

@@ -57,7 +57,7 @@ async fn reclaim_one(
     let (root, id) = (storage.clone(), record.id.clone());
     match reclaim(record, see(&directory)?, at_artifact, boot) {
         Reclaim::Remove(directory) => {
-            let mapping = mapping_of(&directory, account, granted)?;
+            let mapping = mapping_of(record, account, granted)?;
             unpack::remove(&directory, &mapping).await?;
             tracing::info!(preparation = %record.id, "removed what an interrupted preparation left");
             blocking(move || Ok(Catalog::open(&root)?.abandon(&id)?)).await
@@ -88,8 +88,13 @@ fn see(path: &Path) -> Result<Seen, PrepareError> {
 
 /// Gives a mapping that covers the owners of what was unpacked: the recorded one, or else root's,
 /// which does when nothing was unpacked yet.
-fn mapping_of(directory: &Path, account: &Account, granted: &SubordinateIds) -> Result<IdMapping, PrepareError> {
-    if let Some(mapping) = read_record::<IdMapping>(&directory.join(MAPPING)) {
+fn mapping_of(
+    record: &PreparationRecord,
+    account: &Account,
+    granted: &SubordinateIds,
+) -> Result<IdMapping, PrepareError> {
+    let sealed = record.sealed.as_ref().map(|manifest| manifest.mapping.clone());
+    if let Some(mapping) = sealed.or_else(|| read_record(&record.directory.join(MAPPING))) {
         return Ok(mapping);
     }
     let root = GuestUser { uid: 0, gid: 0, groups: vec![], name: None, home: "/".into(), shell: "/bin/sh".into() };
