@@ -31,6 +31,8 @@ pub enum Command {
     Completions(commands::completions::Args),
     /// Print the manual page, or write all of them into a directory
     Man(commands::man::Args),
+    /// Prepare base images ahead of time, or list prepared ones
+    Image(commands::image::Args),
 }
 
 impl Command {
@@ -39,6 +41,7 @@ impl Command {
         match self {
             Self::Completions(args) => commands::completions::run(args),
             Self::Man(args) => commands::man::run(args),
+            Self::Image(args) => commands::image::run(args),
         }
     }
 }

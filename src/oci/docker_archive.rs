@@ -79,8 +79,8 @@ impl DockerArchive {
     pub fn open(path: &Path, tag: Option<&str>) -> Result<Self, DockerArchiveError> {
         let archive = Archive::open(path)?;
         let bytes = read(&archive, path, "manifest.json", MANIFEST_LIMIT)?;
-        let images: Vec<Saved> = serde_json::from_slice(&bytes)
-            .map_err(|error| manifest::malformed("manifest.json", error))?;
+        let images: Vec<Saved> =
+            serde_json::from_slice(&bytes).map_err(|error| manifest::malformed("manifest.json", error))?;
         let image = choose(images, tag, path)?;
         Ok(Self { path: path.to_owned(), archive, image })
     }
@@ -176,8 +176,8 @@ fn diff_ids(config: &[u8]) -> Result<Vec<BlobDigest>, ManifestError> {
         #[serde(default)]
         diff_ids: Vec<String>,
     }
-    let outline: Outline = serde_json::from_slice(config)
-        .map_err(|error| manifest::malformed("configuration", error))?;
+    let outline: Outline =
+        serde_json::from_slice(config).map_err(|error| manifest::malformed("configuration", error))?;
     let parse =
         |text: &String| text.parse().map_err(|source| ManifestError::Digest { document: "configuration", source });
     outline.rootfs.diff_ids.iter().map(parse).collect()

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use serde::Serialize;
 use tokio::sync::mpsc;
 
@@ -18,8 +18,8 @@ use crate::oci::reference;
 use crate::store::Catalog;
 
 /// Arguments.
-#[derive(Debug, Args)]
-pub struct ImageArgs {
+#[derive(Debug, clap::Args)]
+pub struct Args {
     #[command(subcommand)]
     verb: ImageVerb,
 }
@@ -32,7 +32,7 @@ enum ImageVerb {
     List(ListArgs),
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 struct PrepareArgs {
     /// The image: REGISTRY/NAME[:TAG][@DIGEST], oci:DIRECTORY[:NAME], oci-archive:FILE[:NAME] or
     /// docker-archive:FILE[:NAME]
@@ -58,7 +58,7 @@ struct PrepareArgs {
     json: bool,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, clap::Args)]
 struct ListArgs {
     /// Print JSON
     #[arg(long)]
@@ -66,7 +66,7 @@ struct ListArgs {
 }
 
 /// Runs the command.
-pub fn run(args: ImageArgs) -> Result<ExitCode, CliError> {
+pub fn run(args: Args) -> Result<ExitCode, CliError> {
     match args.verb {
         ImageVerb::Prepare(args) => {
             // One thread: children are spawned by the thread whose end would end them.
@@ -111,7 +111,12 @@ async fn prepare_image(args: PrepareArgs) -> Result<ExitCode, CliError> {
     if args.json {
         output::json(&Listed::new(&manifest, 0))?;
     } else {
-        output::text(&format!("{}  {}  user {}\n", manifest.id.short(), output::printable(&manifest.source.to_string()), who(&manifest)))?;
+        output::text(&format!(
+            "{}  {}  user {}\n",
+            manifest.id.short(),
+            output::printable(&manifest.source.to_string()),
+            who(&manifest)
+        ))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -162,9 +167,8 @@ fn list(args: &ListArgs) -> Result<ExitCode, CliError> {
         false => Default::default(),
     };
     let ready = state.artifacts.values().filter(|record| record.status == ArtifactStatus::Ready);
-    let mut listed: Vec<_> = ready
-        .map(|record| Listed::new(&record.manifest, state.leases_of(&record.manifest.id).count()))
-        .collect();
+    let mut listed: Vec<_> =
+        ready.map(|record| Listed::new(&record.manifest, state.leases_of(&record.manifest.id).count())).collect();
     listed.sort_by(|a, b| (&a.image, a.id).cmp(&(&b.image, b.id)));
     if args.json {
         output::json(&listed)?;
@@ -195,11 +199,9 @@ fn platform(text: &str) -> Result<Platform, String> {
     let mut parts = text.split('/');
     let valid = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric());
     match (parts.next().filter(valid), parts.next().filter(valid), parts.next(), parts.next()) {
-        (Some("linux"), Some(architecture), variant, None) if variant.is_none_or(|variant| valid(&variant)) => Ok(Platform {
-            os: "linux".into(),
-            architecture: architecture.into(),
-            variant: variant.map(str::to_owned),
-        }),
+        (Some("linux"), Some(architecture), variant, None) if variant.is_none_or(|variant| valid(&variant)) => {
+            Ok(Platform { os: "linux".into(), architecture: architecture.into(), variant: variant.map(str::to_owned) })
+        }
         (Some(os), Some(_), _, None) if os != "linux" => Err("only linux images can be prepared".into()),
         _ => Err("expected OS/ARCH or OS/ARCH/VARIANT, as in linux/arm64".into()),
     }

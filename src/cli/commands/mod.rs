@@ -2,5 +2,6 @@
 
 pub mod completions;
 pub mod config;
+pub mod image;
 pub mod init;
 pub mod man;
