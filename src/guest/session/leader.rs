@@ -28,10 +28,14 @@ use crate::domain::runtime::GuestProcess;
 use crate::sys::guest::until_exec;
 
 /// How long what a command left behind may go on undisturbed.
-const FINISH: Duration = Duration::from_millis(40);
+const FINISH: Duration = Duration::from_millis(100);
 
 /// How long it then has to react to SIGTERM.
-const TERMINATE: Duration = Duration::from_millis(60);
+const TERMINATE: Duration = Duration::from_millis(50);
+
+/// How long the rest of a group gets to stop as well, when the command was stopped: one that is continued
+/// too early would stop after that, unseen, since it need not be a child of the leader.
+const SETTLE: Duration = Duration::from_millis(20);
 
 /// How often a session is told that its stopped command was continued.
 const NOTICES: u32 = 3;
@@ -107,6 +111,7 @@ fn wait_for(signals: Signals, command: i32, interactive: bool) -> u8 {
 
 /// Continues a stopped command.
 fn resume(command: i32, stop: i32, interactive: bool, notices: &mut u32) {
+    std::thread::sleep(SETTLE);
     let background = [Signal::SIGTTIN, Signal::SIGTTOU].iter().any(|&signal| stop == signal as i32);
     if background {
         let group = Pid::from_raw(command);
