@@ -335,13 +335,13 @@ pub enum Change {
     StartSession(SessionId, SessionProcess),
     /// `EndSession`: nothing of a session is left.
     EndSession(SessionId),
-    /// `BeginTearDown`: the generation's own coordinator ends it.
+    /// `BeginTearDown`: the generation's own coordinator ends it; this is the intent to release the lease as well.
     BeginTearDown(EndReason),
     /// `BeginRecovery`: a later coordinator takes charge of what is left.
     BeginRecovery(ProcessIdentity),
     /// `Release`: a resource other than the lease is gone.
     Release(Participant),
-    /// `IntendLeaseRelease`: the lease is going to be released; before any unmount.
+    /// `IntendLeaseRelease`: the lease is going to be released; before any unmount by a recovery.
     IntendLeaseRelease,
     /// `ConfirmUnmounted`: no mount of the prepared lower is left.
     ConfirmUnmounted,

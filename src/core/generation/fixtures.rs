@@ -140,7 +140,7 @@ pub(crate) fn ending() -> Vec<Vec<Change>> {
         participants.filter(wanted).map(Change::Release).collect::<Vec<_>>()
     };
     vec![
-        vec![Change::BeginTearDown(EndReason::Idle), Change::IntendLeaseRelease],
+        vec![Change::BeginTearDown(EndReason::Idle)],
         released(|p| matches!(p, Participant::Publication | Participant::Socket)),
         released(Participant::ends_with_supervisor),
         vec![Change::Release(Participant::RuntimeSupervisor), Change::ConfirmUnmounted],

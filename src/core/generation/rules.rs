@@ -394,6 +394,10 @@ impl Step<'_> {
         self.during(&[Decision::Starting, Decision::Published])?;
         self.document.decision = Decision::TearingDown;
         self.document.end = Some(reason.clone());
+        // FR-17: the intent to release is durable before the supervisor is ordered to unmount anything.
+        if self.is_left(&Participant::Lease) {
+            self.document.release = LeaseRelease::Intended;
+        }
         Ok(())
     }
 

@@ -184,7 +184,9 @@ fn sessions_live_only_in_a_published_generation_and_one_per_client() {
 #[test]
 fn a_lease_is_released_in_the_order_of_fr_17() {
     let published = accept(None, life(1).iter().flatten());
-    let down = accept(Some(published), &[Change::BeginTearDown(EndReason::Down)]);
+    let down = accept(Some(published.clone()), &[Change::BeginTearDown(EndReason::Down)]);
+    assert_eq!(down.release, LeaseRelease::Intended, "the decision to tear down is the intent to release");
+    let down = accept(Some(published), &[Change::BeginRecovery(process(11))]);
     let early = refuse(&down, Change::Release(Participant::RootMount));
     assert!(matches!(early, Refusal::ReleaseOrder { .. }), "an unmount before the intent: {early}");
     assert!(matches!(refuse(&down, Change::ConfirmUnmounted), Refusal::ReleaseOrder { .. }));
