@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -225,8 +226,13 @@ fn entries(profile: &Profile) -> Vec<Entry> {
     add("limits.memory", "", size(limits.memory), Kind::Single);
     add("limits.file_size", "", size(limits.file_size), Kind::Single);
     add("limits.tmp", "", size_text(limits.tmp), Kind::Single);
-    add("linger", "", format!("{:?}", profile.linger), Kind::Single);
+    add("linger", "", duration_text(profile.linger), Kind::Single);
     all
+}
+
+/// Gives a time in seconds, with a fraction where there is one.
+pub fn duration_text(duration: Duration) -> String {
+    format!("{}s", duration.as_secs_f64())
 }
 
 /// Gives a size in the largest unit that keeps it exact.

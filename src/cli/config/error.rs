@@ -71,8 +71,9 @@ impl Problems {
         Self { first: Box::new(problem), others: Vec::new() }
     }
 
-    /// Gives the problems as one, when there are any.
-    pub fn collect(problems: Vec<Problem>) -> Option<Self> {
+    /// Gives the problems as one, in the order of the text, when there are any.
+    pub fn collect(mut problems: Vec<Problem>) -> Option<Self> {
+        problems.sort_by(|one, other| (&one.path, one.span.offset()).cmp(&(&other.path, other.span.offset())));
         let mut problems = problems.into_iter();
         Some(Self { first: Box::new(problems.next()?), others: problems.collect() })
     }

@@ -22,7 +22,7 @@ const TAKEN: [(&str, &str); 5] = [
     (GUEST_CONTROL, "Lazaret's control files"),
 ];
 
-/// Files that Lazaret writes for each generation; a volume may not hide them.
+/// Files that Lazaret writes into the root for each generation; no other mount may hide them.
 const WRITTEN: [&str; 3] = ["/etc/hostname", "/etc/hosts", "/etc/resolv.conf"];
 
 /// Reads the persistent paths, each with its place, in order of path.
@@ -34,7 +34,7 @@ pub fn persistent<'a>(
     let mut paths = notes.list("persistent", file, &raw.persistent, guest_path);
     paths.sort_by(|(one, _), (other, _)| one.cmp(other));
     for (path, at) in &paths {
-        if let Some(wrong) = taken(path).or_else(|| written(path)) {
+        if let Some(wrong) = taken(path).or_else(|| hides_written(path)) {
             notes.problem(file, at.span(), wrong);
         }
         if let Some((outer, _)) = paths.iter().find(|(outer, _)| outer != path && path.is_within(outer)) {
@@ -58,7 +58,9 @@ pub fn volumes(
     for written in &raw.volumes {
         let host = host_path(written.host.get_ref(), home).and_then(|path| existing(&path));
         let host = notes.take(file, &written.host, host);
-        let guest = notes.take(file, &written.guest, guest_path(written.guest.get_ref()));
+        let guest = guest_path(written.guest.get_ref());
+        let guest = guest.and_then(|guest| taken(&guest).or_else(|| hides_written(&guest)).map_or(Ok(guest), Err));
+        let guest = notes.take(file, &written.guest, guest);
         let access = access(written, file, notes);
         if let (Some(host), Some(guest), Some(access)) = (host, guest, access) {
             placed.push((Volume { host, guest, access }, written));
@@ -66,9 +68,6 @@ pub fn volumes(
     }
     for (index, (volume, written)) in placed.iter().enumerate() {
         let at = &written.guest;
-        if let Some(wrong) = taken(&volume.guest).or_else(|| hides_written(&volume.guest)) {
-            notes.problem(file, at.span(), wrong);
-        }
         if let Some((path, place)) = persistent.iter().find(|(path, _)| path.is_within(&volume.guest)) {
             let message = format!("this volume would hide the persistent path '{path}'");
             let help = format!("take one of them out; the path is in line {}", file.line(place.span().start));
@@ -133,17 +132,16 @@ fn taken(path: &GuestPath) -> Option<Wrong> {
     Some(Wrong::new(format!("'{path}' is not the profile's to fill: '{root}' holds {what}"), "choose another path"))
 }
 
-fn written(path: &GuestPath) -> Option<Wrong> {
-    let message = || format!("'{path}' is a file that Lazaret writes for each generation");
-    WRITTEN.contains(&path.as_str()).then(|| Wrong::new(message(), "take it out"))
-}
-
-/// Refuses what would hide a written file or a control mount's parent behind host content.
+/// Refuses what would hide a file that Lazaret writes, or the control mounts.
 fn hides_written(path: &GuestPath) -> Option<Wrong> {
     let fixed = WRITTEN.iter().chain([&GUEST_CONTROL]);
     let hidden = fixed.into_iter().find(|fixed| Path::new(fixed).starts_with(path.as_str()))?;
-    let message = format!("a volume at '{path}' would hide '{hidden}', which Lazaret puts there");
-    Some(Wrong::new(message, "mount it elsewhere, or only a part of it"))
+    if *hidden == path.as_str() {
+        let message = format!("'{path}' is a file that Lazaret writes for each generation");
+        return Some(Wrong::new(message, "take it out"));
+    }
+    let message = format!("'{path}' as a whole would hide '{hidden}', which Lazaret writes for each generation");
+    Some(Wrong::new(message, format!("name a part of it, such as \"{path}/NAME\"")))
 }
 
 /// Gives the canonical path of a host file or directory that can be a volume.

@@ -207,9 +207,10 @@ fn sandbox_paths_that_are_taken_are_refused() {
     one("persistent = [\"/a\", \"/a/b\"]\n", "2:21 '/a/b' lies in '/a'", "");
     one("persistent = [\"/a\", \"/a/\"]\n", "twice", "");
     one("persistent = [\"/etc/hosts\"]\n", "Lazaret writes", "");
+    one("persistent = [\"/etc\"]\n", "would hide '/etc/hostname'", "\"/etc/NAME\"");
     one("[[volumes]]\nhost = \"/\"\nguest = \"/etc\"\n", "would hide '/etc/hostname'", "");
     one("[[volumes]]\nhost = \"/\"\nguest = \"/run\"\n", "would hide '/run/lazaret'", "");
-    assert!(load_with_image("persistent = [\"/workspaces\", \"/etc\", \"/tmp\"]\n").is_ok());
+    assert!(load_with_image("persistent = [\"/workspaces\", \"/etc/ssl\", \"/tmp\"]\n").is_ok());
 }
 
 #[test]
@@ -291,8 +292,10 @@ fn escalation_rules_are_exact_vectors() {
 
 #[test]
 fn several_mistakes_are_told_together() {
-    let found = problems(load_with_image("linger = \"x\"\npersistent = [\"a\"]\n[network]\nallow = [\"b\"]\n"));
-    assert_eq!(found.len(), 3, "{found:#?}");
+    let text =
+        "[network]\nallow = [\"b\"]\n[[volumes]]\nhost = \"~/absent\"\nguest = \"/proc\"\n[limits]\ntmp = \"a\"\n";
+    let lines = |error: &ConfigError| error.records().iter().map(|record| record.line).collect::<Vec<_>>();
+    assert_eq!(lines(&load_with_image(text).unwrap_err()), [Some(3), Some(5), Some(6), Some(8)]);
 }
 
 #[test]

@@ -22,7 +22,7 @@ use crate::domain::artifact::{ImageSource, UserSpec};
 use crate::domain::ids::ProfileName;
 use crate::domain::profile::{Environment, Limits, Profile, WorkspaceGrant};
 use crate::oci::reference;
-use crate::policy::explain::{Origins, command_text, size_text};
+use crate::policy::explain::{Origins, command_text, duration_text, size_text};
 
 /// How long a Domain may linger.
 const LONGEST_LINGER: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -284,7 +284,7 @@ fn linger(raw: &RawProfile, file: &SourceFile, common: Option<&Shaped<RawCommon>
         return DEFAULT_LINGER;
     };
     let linger = notes.take(file, value, values::duration(value.get_ref(), LONGEST_LINGER)).unwrap_or(DEFAULT_LINGER);
-    notes.record("linger", format!("{linger:?}"), file, value);
+    notes.record("linger", duration_text(linger), file, value);
     linger
 }
 
