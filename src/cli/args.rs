@@ -1,6 +1,5 @@
 //! The command line.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -27,6 +26,24 @@ pub struct Cli {
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Start or join this project's sandbox and open a session in it
+    Up(commands::up::Args),
+    /// Run a command in this project's sandbox with pipes for its input and output
+    Run(commands::run::Args),
+    /// Open another session in a sandbox that is already running
+    Attach(commands::attach::Args),
+    /// Take a sandbox down and wait until nothing of it is left
+    Down(commands::down::Args),
+    /// Show what runs in this project's sandbox
+    Status(commands::status::Args),
+    /// List sandboxes
+    Ls(commands::ls::Args),
+    /// Show a sandbox's log
+    Logs(commands::logs::Args),
+    /// Check and show the configuration
+    Config(commands::config::Args),
+    /// Write a commented starter configuration
+    Init(commands::init::Args),
     /// Print a completion script for a shell
     Completions(commands::completions::Args),
     /// Print the manual page, or write all of them into a directory
@@ -39,6 +56,15 @@ impl Command {
     /// Runs the command and gives the status to end with.
     pub fn run(self) -> Result<ExitCode, CliError> {
         match self {
+            Self::Up(args) => commands::up::run(args),
+            Self::Run(args) => commands::run::run(args),
+            Self::Attach(args) => commands::attach::run(args),
+            Self::Down(args) => commands::down::run(args),
+            Self::Status(args) => commands::status::run(args),
+            Self::Ls(args) => commands::ls::run(args),
+            Self::Logs(args) => commands::logs::run(args),
+            Self::Config(args) => commands::config::run(args),
+            Self::Init(args) => commands::init::run(args),
             Self::Completions(args) => commands::completions::run(args),
             Self::Man(args) => commands::man::run(args),
             Self::Image(args) => commands::image::run(args),
@@ -93,9 +119,6 @@ pub enum EscapeCharacter {
     Byte(u8),
 }
 
-/// A command to run in a session.
-pub type CommandLine = Vec<OsString>;
-
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
     Duration::try_from_secs_f64(seconds).map_err(|_| "expected a number of seconds that is not negative".to_owned())
@@ -113,9 +136,32 @@ fn escape_character(text: &str) -> Result<EscapeCharacter, String> {
 mod tests {
     use super::*;
 
+    fn parse(line: &[&str]) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(std::iter::once("lazaret").chain(line.iter().copied()))
+    }
+
     #[test]
     fn the_command_line_is_consistent() {
         use clap::CommandFactory;
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_command_keeps_its_own_options() {
+        for line in [&["run", "--", "make", "-j4", "--", "-p"][..], &["run", "make", "-j4", "--", "-p"]] {
+            match parse(line).unwrap().command {
+                Command::Run(args) => assert_eq!(args.command, ["make", "-j4", "--", "-p"], "{line:?}"),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(parse(&["run", "--no-such-option"]).is_err(), "a mistyped option is not a command");
+    }
+
+    #[test]
+    fn values_are_checked() {
+        assert!(parse(&["up", "-p", "../x"]).is_err());
+        assert!(parse(&["up", "--wait", "-1"]).is_err());
+        assert!(parse(&["up", "--escape-char", "ab"]).is_err());
+        assert!(parse(&["up", "--escape-char", "none", "--wait", "0.5"]).is_ok());
     }
 }

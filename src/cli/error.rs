@@ -96,7 +96,7 @@ impl CliError {
 
     /// Gives the lines that are printed.
     pub fn render(&self, style: output::Style) -> String {
-        let mut causes = self.causes_in_order().into_iter();
+        let mut causes = self.chain().into_iter();
         let mut text = String::new();
         match causes.next() {
             Some(first) => text.push_str(&format!("lazaret: {} {first}\n", style.red("error:"))),
@@ -116,7 +116,8 @@ impl CliError {
         text
     }
 
-    fn causes_in_order(&self) -> Vec<String> {
+    /// Gives what happened and its causes, outermost first.
+    pub fn chain(&self) -> Vec<String> {
         match &self.source {
             Failure::Causes(causes) => causes.clone(),
             Failure::Error(error) => {

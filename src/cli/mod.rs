@@ -13,14 +13,18 @@ pub mod commands;
 pub mod config;
 pub mod connect;
 pub mod coordinator;
+pub mod domains;
 pub mod error;
+pub mod open;
 pub mod output;
 pub mod places;
 pub mod progress;
 pub mod project;
+pub mod question;
 pub mod session;
 pub mod start;
 pub mod terminal;
+pub mod work;
 
 use std::process::ExitCode;
 

@@ -17,6 +17,7 @@ use std::time::Duration;
 use rustix::process::{Pid, PidfdFlags};
 use tokio::time::Instant;
 
+use super::config::{self, ConfigDirs, ConfigError};
 use super::connect::{self, Reach};
 use super::coordinator::{Coordinator, CoordinatorError};
 use super::error::CliError;
@@ -25,6 +26,7 @@ use super::places::Places;
 use super::progress::{ProgressDisplay, Verbosity};
 use crate::domain::ids::DomainId;
 use crate::domain::layout::RuntimeRoot;
+use crate::domain::workspace::DomainRecord;
 use crate::identity::ClientChannel;
 use crate::sys::process;
 use crate::wire::bootstrap::{BootstrapMessage, Start, StartMode, StartOutcome, StartupRecord};
@@ -224,6 +226,16 @@ async fn ended(record: Option<&StartupRecord>) {
         // It has ended already.
         Err(_) => tokio::time::sleep(LOOK).await,
     }
+}
+
+/// Gives what to start to recover a known Domain; `None` when its profile can't be read any more.
+pub fn recovery_of(places: &Places, record: &DomainRecord) -> Result<Option<Start>, CliError> {
+    let dirs = ConfigDirs::from_environment().map_err(ConfigError::into_cli)?;
+    let loaded = config::load_profile(&dirs, Some(&record.profile));
+    Ok(loaded
+        .ok()
+        .zip(record.workspace())
+        .map(|(loaded, workspace)| places.start(loaded.profile, workspace, StartMode::Recover)))
 }
 
 /// What recovering a Domain's leftovers came to.

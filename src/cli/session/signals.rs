@@ -19,11 +19,38 @@ use crate::wire::client::ClientMessage;
 
 /// The signals that a client with a session handles.
 pub struct Signals {
-    interrupt: unix::Signal,
-    quit: unix::Signal,
-    terminate: unix::Signal,
-    hangup: unix::Signal,
+    interrupt: Handled,
+    quit: Handled,
+    terminate: Handled,
+    hangup: Handled,
     terminal: Option<TerminalSignals>,
+}
+
+/// A signal that is handled, unless the process was started with it ignored, as nohup(1) does and
+/// shells do for background commands: then it stays so.
+struct Handled(Option<unix::Signal>);
+
+impl Handled {
+    fn take_over(signal: Signal, ignored: u64) -> io::Result<Self> {
+        let is_ignored = ignored & (1 << (signal as i32 - 1)) != 0;
+        let handler = (!is_ignored).then(|| unix::signal(SignalKind::from_raw(signal as i32)));
+        Ok(Self(handler.transpose()?))
+    }
+
+    /// Waits for the signal.
+    async fn came(&mut self) {
+        match &mut self.0 {
+            Some(signal) => drop(signal.recv().await),
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Gives the signals that are ignored, a bit each (proc_pid_status(5), SigIgn).
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 /// Those that concern only a client with a terminal.
@@ -53,11 +80,12 @@ impl Signals {
                 resume: unix::signal(SignalKind::from_raw(Signal::SIGCONT as i32))?,
             }),
         };
+        let ignored = ignored();
         Ok(Self {
-            interrupt: unix::signal(SignalKind::interrupt())?,
-            quit: unix::signal(SignalKind::quit())?,
-            terminate: unix::signal(SignalKind::terminate())?,
-            hangup: unix::signal(SignalKind::hangup())?,
+            interrupt: Handled::take_over(Signal::SIGINT, ignored)?,
+            quit: Handled::take_over(Signal::SIGQUIT, ignored)?,
+            terminate: Handled::take_over(Signal::SIGTERM, ignored)?,
+            hangup: Handled::take_over(Signal::SIGHUP, ignored)?,
             terminal,
         })
     }
@@ -65,10 +93,10 @@ impl Signals {
     /// Waits for a signal that asks the client to end.
     pub async fn ending(&mut self) -> Signal {
         tokio::select! {
-            _ = self.interrupt.recv() => Signal::SIGINT,
-            _ = self.quit.recv() => Signal::SIGQUIT,
-            _ = self.terminate.recv() => Signal::SIGTERM,
-            _ = self.hangup.recv() => Signal::SIGHUP,
+            () = self.interrupt.came() => Signal::SIGINT,
+            () = self.quit.came() => Signal::SIGQUIT,
+            () = self.terminate.came() => Signal::SIGTERM,
+            () = self.hangup.came() => Signal::SIGHUP,
         }
     }
 
@@ -107,10 +135,10 @@ impl Signals {
                     // The terminal went away while this process was stopped.
                     Err(_) => return Signal::SIGHUP,
                 },
-                _ = self.interrupt.recv() => return Signal::SIGINT,
-                _ = self.quit.recv() => return Signal::SIGQUIT,
-                _ = self.terminate.recv() => return Signal::SIGTERM,
-                _ = self.hangup.recv() => return Signal::SIGHUP,
+                () = self.interrupt.came() => return Signal::SIGINT,
+                () = self.quit.came() => return Signal::SIGQUIT,
+                () = self.terminate.came() => return Signal::SIGTERM,
+                () = self.hangup.came() => return Signal::SIGHUP,
             }
         }
     }

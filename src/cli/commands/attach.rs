@@ -1,0 +1,72 @@
+//! `lazaret attach`: another session in a Domain that is already published, whatever its
+//! configuration.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use crate::cli::args::{EscapeArgs, ProjectArgs};
+use crate::cli::connect::{self, Reach};
+use crate::cli::error::CliError;
+use crate::cli::open::{self, Command};
+use crate::cli::places::Places;
+use crate::cli::{domains, question, start};
+use crate::domain::workspace::{DomainRecord, Workspace};
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The sandbox: its ID or the beginning of one, or a project directory [default: this project's]
+    #[arg(value_name = "DOMAIN|DIR")]
+    domain: Option<OsString>,
+    #[command(flatten)]
+    project: ProjectArgs,
+    #[command(flatten)]
+    escape: EscapeArgs,
+    /// Command to run [default: the running profile's]
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// Attaches.
+pub fn run(args: Args) -> Result<ExitCode, CliError> {
+    let places = Places::from_environment()?;
+    let record = domains::find(&places, args.domain.as_ref(), &args.project)?;
+    // Without a readable profile the session merely gets fewer variables, and a loss is recovered
+    // by the next start.
+    let recovery = start::recovery_of(&places, &record)?;
+    let pass = recovery.as_ref().map(|start| start.profile.environment.pass.clone()).unwrap_or_default();
+    let command = Command {
+        argv: args.command,
+        directory: record.workspace().map(|workspace| standing_in(&workspace, &args.project)).unwrap_or_default(),
+        pass,
+        streams: open::standard_streams(),
+        escape: args.escape.escape_char,
+    };
+    question::block_on(async {
+        let channel = join(&places, &record).await?;
+        let ended = open::session(channel, &command, None).await?;
+        open::conclude(ended, recovery).await
+    })?
+}
+
+async fn join(places: &Places, record: &DomainRecord) -> Result<crate::identity::ClientChannel, CliError> {
+    match connect::reach(&places.runtime(&record.domain), &record.domain).await {
+        Ok(Reach::Published(channel)) => Ok(*channel),
+        Ok(Reach::Changing(error)) => {
+            Err(CliError::from(error).hint(format!("see how it stands: lazaret status {}", record.domain)))
+        }
+        Ok(Reach::Absent) => Err(CliError::message(format!("{} is not running", record.domain))
+            .hint(format!("start it: lazaret up -p {} -C {}", record.profile, record.workspace))),
+        Err(error) => {
+            let hint = error.hint();
+            Err(CliError::from(error).hint(hint))
+        }
+    }
+}
+
+/// Gives the current directory below the workspace, when it is below.
+fn standing_in(workspace: &Workspace, project: &ProjectArgs) -> PathBuf {
+    let current = project.directory.as_deref().unwrap_or(Path::new(".")).canonicalize().unwrap_or_default();
+    current.strip_prefix(workspace.path()).map(Path::to_owned).unwrap_or_default()
+}

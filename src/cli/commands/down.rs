@@ -1,0 +1,162 @@
+//! `lazaret down`: takes a Domain down and waits until nothing of it is left.
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use futures_util::{SinkExt, StreamExt};
+use inquire::InquireError;
+
+use crate::cli::args::{ProjectArgs, StartArgs};
+use crate::cli::connect::{self, Reach};
+use crate::cli::error::{CliError, ErrorKind};
+use crate::cli::output;
+use crate::cli::places::Places;
+use crate::cli::progress::{ProgressDisplay, Verbosity};
+use crate::cli::question::{self, QuestionError};
+use crate::cli::{domains, start};
+use crate::domain::workspace::DomainRecord;
+use crate::wire::client::{ClientMessage, CoordinatorMessage, Refusal};
+
+/// Arguments.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The sandbox: its ID or the beginning of one, or a project directory [default: this project's]
+    #[arg(value_name = "DOMAIN|DIR")]
+    domain: Option<OsString>,
+    #[command(flatten)]
+    project: ProjectArgs,
+    /// End live sessions without asking
+    #[arg(short, long)]
+    yes: bool,
+    #[command(flatten)]
+    start: StartArgs,
+}
+
+/// Whether live sessions are ended as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LiveSessions {
+    End,
+    Spare,
+}
+
+/// How a request to go down was answered.
+enum Answer {
+    Down,
+    NotRunning,
+    SessionsLive(usize),
+}
+
+/// Takes it down.
+pub fn run(args: Args) -> Result<ExitCode, CliError> {
+    let places = Places::from_environment()?;
+    let record = domains::find(&places, args.domain.as_ref(), &args.project)?;
+    let sessions = if args.yes { LiveSessions::End } else { LiveSessions::Spare };
+    let ask = |sessions| question::block_on(take_down(&places, &record, sessions, &args.start))?;
+    let mut answer = ask(sessions)?;
+    if let Answer::SessionsLive(count) = answer {
+        if !confirmed(count, &record)? {
+            return Ok(ExitCode::from(ErrorKind::Own.status()));
+        }
+        answer = ask(LiveSessions::End)?;
+    }
+    let quiet = args.start.quiet;
+    match answer {
+        Answer::Down if !quiet => output::note(&format!("{} is down", record.domain)),
+        Answer::NotRunning => {
+            clean_up(&places, &record)?;
+            if !quiet {
+                output::note(&format!("{} was not running", record.domain));
+            }
+        }
+        Answer::Down | Answer::SessionsLive(_) => {}
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn take_down(
+    places: &Places,
+    record: &DomainRecord,
+    sessions: LiveSessions,
+    args: &StartArgs,
+) -> Result<Answer, CliError> {
+    let verbosity = if args.quiet { Verbosity::Quiet } else { Verbosity::Normal };
+    let mut progress = ProgressDisplay::begin(verbosity);
+    progress.phase(format!("taking {} down", record.domain));
+    let work = request(places, record, sessions);
+    tokio::pin!(work);
+    let limit = tokio::time::sleep(args.wait);
+    tokio::pin!(limit);
+    loop {
+        tokio::select! {
+            answer = &mut work => return answer,
+            () = progress.due() => {}
+            () = &mut limit => {
+                let text = format!("{} is still not down after {} seconds", record.domain, args.wait.as_secs_f32());
+                return Err(CliError::message(text).hint(format!("see what happens: lazaret logs {}", record.domain)));
+            }
+        }
+    }
+}
+
+async fn request(places: &Places, record: &DomainRecord, sessions: LiveSessions) -> Result<Answer, CliError> {
+    let runtime = places.runtime(&record.domain);
+    let mut channel = loop {
+        match connect::reach(&runtime, &record.domain).await? {
+            Reach::Published(channel) => break channel,
+            Reach::Absent => return Ok(Answer::NotRunning),
+            // Already on its way down, most likely: the next look shows it absent.
+            Reach::Changing(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    };
+    let lost = |error| QuestionError::Lost(Some(error));
+    channel.send(ClientMessage::Down { with_sessions: sessions == LiveSessions::End }).await.map_err(lost)?;
+    match channel.next().await {
+        Some(Ok(CoordinatorMessage::Refused(Refusal::SessionsLive(count)))) => return Ok(Answer::SessionsLive(count)),
+        Some(Ok(CoordinatorMessage::GoingDown | CoordinatorMessage::Refused(Refusal::GoingDown))) => {}
+        Some(Ok(_)) => return Err(QuestionError::OutOfOrder.into()),
+        Some(Err(error)) => return Err(QuestionError::Lost(Some(error)).into()),
+        None => return Err(QuestionError::Lost(None).into()),
+    }
+    // The connection closes when everything is gone.
+    while let Some(Ok(_)) = channel.next().await {}
+    while !matches!(connect::reach(&runtime, &record.domain).await?, Reach::Absent) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    Ok(Answer::Down)
+}
+
+fn confirmed(count: usize, record: &DomainRecord) -> Result<bool, CliError> {
+    let live = match count {
+        1 => "1 session is live".to_owned(),
+        _ => format!("{count} sessions are live"),
+    };
+    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+        let text = format!("{} is not taken down: {live}", record.domain);
+        return Err(CliError::message(text).hint("end them as well: lazaret down --yes"));
+    }
+    match inquire::Confirm::new(&format!("{live} in {}. End them?", record.domain)).with_default(false).prompt() {
+        Ok(answer) => Ok(answer),
+        Err(InquireError::OperationCanceled) => Ok(false),
+        Err(InquireError::OperationInterrupted) => {
+            Err(CliError::message("interrupted").with_kind(ErrorKind::Signal(2)))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Removes what a lost coordinator left over. A Domain that came down properly has no runtime
+/// directory, so that nothing is started for it.
+fn clean_up(places: &Places, record: &DomainRecord) -> Result<(), CliError> {
+    if !places.runtime(&record.domain).path().exists() {
+        return Ok(());
+    }
+    match start::recovery_of(places, record)? {
+        Some(start) => {
+            question::block_on(start::recover(start))??;
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}

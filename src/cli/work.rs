@@ -1,0 +1,118 @@
+//! From a command line to a session: configuration, checks, entering the Domain, the session.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use super::args::{EscapeCharacter, ProjectArgs, StartArgs};
+use super::config::{self, ConfigDirs, ConfigError, HostPlaces, Loaded};
+use super::error::{CliError, ErrorKind};
+use super::open::{self, Command, StreamKind};
+use super::places::Places;
+use super::progress::Verbosity;
+use super::project::Project;
+use super::question;
+use super::session::signals::{Presence, Signals};
+use super::session::{Outcome, SessionError};
+use super::start::Entry;
+use crate::domain::profile::Profile;
+use crate::policy::explain;
+use crate::wire::bootstrap::StartMode;
+use crate::wire::client::Refusal;
+
+/// How often a generation that leaves just when it is joined may do so.
+const LEAVING_LIMIT: u32 = 50;
+
+/// What `up` and `run` ask for.
+#[derive(Debug)]
+pub struct Work {
+    /// The project.
+    pub project: ProjectArgs,
+    /// How a start behaves.
+    pub start: StartArgs,
+    /// The command; empty for the profile's.
+    pub argv: Vec<OsString>,
+    /// The session's streams.
+    pub streams: StreamKind,
+    /// The escape character.
+    pub escape: EscapeCharacter,
+}
+
+/// Enters the project's Domain and runs the session.
+pub fn run(work: Work) -> Result<ExitCode, CliError> {
+    let places = Places::from_environment()?;
+    let project = Project::locate(&work.project)?;
+    let loaded = load(&places, &project, &work.project)?;
+    let command = Command {
+        argv: work.argv,
+        directory: project.directory.clone(),
+        pass: loaded.profile.environment.pass.clone(),
+        streams: work.streams,
+        escape: work.escape,
+    };
+    let start = places.start(loaded.profile.clone(), project.workspace.clone(), StartMode::Serve);
+    let verbosity = if work.start.quiet { Verbosity::Quiet } else { Verbosity::Normal };
+    let mut entry = Entry::new(&places, start.clone(), work.start.wait, verbosity);
+    question::block_on(async {
+        let outcome = enter_and_open(&mut entry, &command, &loaded.profile).await?;
+        open::conclude(outcome, Some(start)).await
+    })?
+}
+
+fn load(places: &Places, project: &Project, args: &ProjectArgs) -> Result<Loaded, CliError> {
+    let dirs = ConfigDirs::from_environment().map_err(ConfigError::into_cli)?;
+    let loaded = config::load_profile(&dirs, args.profile.as_ref()).map_err(ConfigError::into_cli)?;
+    let host =
+        HostPlaces { config: &places.configuration, storage: places.storage.path(), runtime: &places.runtime_base };
+    match config::check_placement(&loaded.profile, &project.workspace, &loaded.files, host) {
+        Ok(()) => Ok(loaded),
+        Err(error) => {
+            let hint = error.hint();
+            Err(CliError::from(error).hint(hint))
+        }
+    }
+}
+
+/// Enters, and enters again when the generation turns out to be leaving.
+async fn enter_and_open(entry: &mut Entry, command: &Command, profile: &Profile) -> Result<Outcome, CliError> {
+    for _ in 0..LEAVING_LIMIT {
+        let channel = enter(entry).await?;
+        match open::session(channel, command, Some(profile.fingerprint())).await {
+            Ok(outcome) => return Ok(outcome),
+            Err(SessionError::Refused(Refusal::GoingDown) | SessionError::LostEarly(_)) => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Err(SessionError::Refused(Refusal::ConfigurationDiffers { running })) => {
+                return Err(configuration_differs(&running, profile));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(CliError::message("the sandbox goes down whenever it is joined").hint("see what happened: lazaret logs"))
+}
+
+/// Enters the Domain; a signal meanwhile cancels a start that is under way.
+async fn enter(entry: &mut Entry) -> Result<crate::identity::ClientChannel, CliError> {
+    let mut signals = Signals::take_over(Presence::Pipes)?;
+    let signal = tokio::select! {
+        channel = entry.enter() => return channel,
+        signal = signals.ending() => signal,
+    };
+    tokio::select! {
+        () = entry.cancel() => {}
+        // Asked twice: the coordinator notices by itself that nobody waits for it.
+        _ = signals.ending() => {}
+    }
+    let number = u8::try_from(signal as i32).unwrap_or(Signal::SIGINT as u8);
+    Err(CliError::message("cancelled").with_kind(ErrorKind::Signal(number)))
+}
+
+fn configuration_differs(running: &Profile, ours: &Profile) -> CliError {
+    let mut causes = vec!["this project's sandbox runs with a different configuration".to_owned()];
+    causes.extend(explain::difference(running, ours).iter().map(|line| super::output::printable(line)));
+    CliError::causes(causes)
+        .hint("to use the new configuration: lazaret down, then lazaret up")
+        .hint("to join the sandbox as it runs: lazaret attach")
+}
