@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use nix::sys::signal::SigSet;
-use nix::unistd::{Pid, chdir, getpid, setpgid, tcsetpgrp};
+use nix::unistd::{Gid, Pid, Uid, chdir, fchown, getpid, setpgid, tcsetpgrp};
 
 use super::{FAILED, SessionError, exec, privileges, say, step};
 use crate::domain::escaped::escape;
@@ -34,8 +34,19 @@ fn prepare(process: &GuestProcess) -> Result<(), SessionError> {
         // From a background group this raises SIGTTOU, which is blocked here, as is everything.
         tcsetpgrp(std::io::stdin(), getpid()).map_err(step("take the terminal's foreground"))?;
     }
+    own_streams(process);
     privileges::drop_to(process)?;
     close_on_exec_from(3).map_err(step("mark inherited descriptors"))?;
     signal_actions_for_exec();
     SigSet::empty().thread_set_mask().map_err(step("unblock signals"))
+}
+
+/// Gives the standard streams to the command's user. The sandbox keeps an owner of its own for
+/// each, which is who runsc started; another could not open `/dev/tty` or `/dev/stdout`. The owner on
+/// the host is not touched, and a stream that refuses is no reason not to run the command.
+fn own_streams(process: &GuestProcess) {
+    let owner = (Some(Uid::from_raw(process.uid)), Some(Gid::from_raw(process.gid)));
+    let _ = fchown(std::io::stdin(), owner.0, owner.1);
+    let _ = fchown(std::io::stdout(), owner.0, owner.1);
+    let _ = fchown(std::io::stderr(), owner.0, owner.1);
 }
