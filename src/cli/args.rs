@@ -46,6 +46,8 @@ pub enum Command {
     Init(commands::init::Args),
     /// Print a completion script for a shell
     Completions(commands::completions::Args),
+    /// Check what this machine has of what is needed, and say how to get the rest
+    Doctor(commands::doctor::Args),
     /// Print the manual page, or write all of them into a directory
     Man(commands::man::Args),
     /// Prepare base images ahead of time, or list prepared ones
@@ -66,6 +68,7 @@ impl Command {
             Self::Config(args) => commands::config::run(args),
             Self::Init(args) => commands::init::run(args),
             Self::Completions(args) => commands::completions::run(args),
+            Self::Doctor(args) => commands::doctor::run(args),
             Self::Man(args) => commands::man::run(args),
             Self::Image(args) => commands::image::run(args),
         }

@@ -18,6 +18,7 @@ pub mod error;
 pub mod open;
 pub mod output;
 pub mod places;
+pub mod prerequisites;
 pub mod progress;
 pub mod project;
 pub mod question;

@@ -54,6 +54,23 @@ impl SubordinateIds {
     }
 }
 
+/// Gives the first id, from 100000 on and on a round number, above all ranges that a file grants to
+/// anybody. A file that cannot be read grants nothing.
+pub fn first_free(path: &Path) -> u32 {
+    first_above(&std::fs::read_to_string(path).unwrap_or_default())
+}
+
+fn first_above(text: &str) -> u32 {
+    let end = |line: &str| {
+        let mut fields = line.split(':').skip(1);
+        let (start, count): (u32, u32) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+        start.checked_add(count)
+    };
+    // As useradd(8) gives them out: from 100000 in steps of 65536.
+    let used = text.lines().filter_map(end).max().unwrap_or(0).saturating_sub(100_000);
+    used.div_ceil(65_536).saturating_mul(65_536).saturating_add(100_000)
+}
+
 fn read_ranges(path: &Path, account: &Account) -> io::Result<Vec<SubordinateRange>> {
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(parse_ranges(&text, account)),
@@ -89,6 +106,16 @@ mod tests {
         assert_eq!(parse_ranges(text, &account), expected);
         let nameless = Account { name: None, ..account };
         assert_eq!(parse_ranges(text, &nameless), expected[1..]);
+    }
+
+    #[test]
+    fn free_ids_begin_above_everybodys() {
+        assert_eq!(first_above(""), 100_000);
+        assert_eq!(first_above("a:100000:65536\n"), 165_536);
+        assert_eq!(first_above("b:165536:65536\na:100000:65536\nx:y:z\n"), 231_072);
+        assert_eq!(first_above("a:200000:1\n"), 231_072);
+        assert_eq!(first_above("a:1000:10\n"), 100_000);
+        assert_eq!(first_above("a:4294967295:10\n"), 100_000);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 pub mod attach;
 pub mod completions;
 pub mod config;
+pub mod doctor;
 pub mod down;
 pub mod image;
 pub mod init;
