@@ -16,6 +16,8 @@ use crate::domain::artifact::IdMapping;
 
 /// First argument of this program when it removes trees.
 const REMOVE: &str = "__remove";
+/// First argument of this program when it only shows that it can run.
+const NOTHING: &str = "__nothing";
 /// First argument of this program when it tries an overlay.
 const TRY_OVERLAY: &str = "__try-overlay";
 
@@ -46,6 +48,11 @@ pub async fn remove_trees(mapping: &IdMapping, paths: &[PathBuf]) -> Result<(), 
     send("the removal", REMOVE, paths.collect(), mapping.clone()).await
 }
 
+/// Tries to run in new namespaces under a mapping.
+pub async fn try_namespaces(mapping: &IdMapping) -> Result<(), ErrandError> {
+    send("a trial", NOTHING, Vec::new(), mapping.clone()).await
+}
+
 /// Tries to mount an overlay with its writable layer in this private directory.
 pub async fn try_overlay(directory: &Path) -> Result<(), ErrandError> {
     send("a trial of overlays", TRY_OVERLAY, vec![directory.into()], own_ids()).await
@@ -74,6 +81,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
     let task = arguments.next()?;
     let each: fn(&Path) -> Result<(), Box<dyn std::error::Error>> = match task.as_bytes() {
         name if name == REMOVE.as_bytes() => |path| Ok(remove_tree(path)?),
+        name if name == NOTHING.as_bytes() => |_| Ok(()),
         name if name == TRY_OVERLAY.as_bytes() => |path| Ok(overlay_supported(path)?),
         _ => return None,
     };

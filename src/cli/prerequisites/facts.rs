@@ -10,10 +10,10 @@ use rustix::fs::{Mode, OFlags};
 use super::elf::{self, Linkage};
 use super::runsc::{self, Version};
 use crate::cli::places::Places;
-use crate::domain::artifact::GuestUser;
+use crate::domain::artifact::{GuestUser, IdMapping};
 use crate::policy::mapping::{granted, identity_mapping};
 use crate::sys::accounts::{self, Account, SubordinateIds};
-use crate::sys::namespaces::{self, MappedCommand, run_mapped};
+use crate::sys::namespaces::own_ids;
 use crate::sys::{directories, errand, executables};
 
 /// How much is tried.
@@ -177,7 +177,7 @@ impl Facts {
         // Only a trial tells whether a profile lifts AppArmor's restriction.
         let restricted = apparmor_restriction.is_some_and(|value| value != 0);
         let thorough = depth == Depth::Thorough;
-        let namespaces = if thorough || restricted { try_namespaces().await } else { Trial::Untried };
+        let namespaces = if thorough || restricted { try_namespaces(&own_ids()).await } else { Trial::Untried };
         let mapping = if thorough { try_mapping(&account, &subordinate).await } else { Trial::Untried };
         let overlay = if thorough { try_overlay(places.storage.path()).await } else { Trial::Untried };
         Self {
@@ -238,19 +238,11 @@ fn in_one_line(error: &dyn std::error::Error) -> String {
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-async fn try_command(mapping: crate::domain::artifact::IdMapping) -> Trial {
-    let Some(program) = executables::find("true") else { return Trial::Untried };
-    let argv = vec!["true".into()];
-    let command = MappedCommand { executable: program, argv, env: Vec::new(), fds: Vec::new(), mapping };
-    match run_mapped(command).await {
-        Ok(output) if output.status.success() => Trial::Works,
-        Ok(output) => Trial::Fails(format!("a program in them ended with {}", output.status)),
+async fn try_namespaces(mapping: &IdMapping) -> Trial {
+    match errand::try_namespaces(mapping).await {
+        Ok(()) => Trial::Works,
         Err(error) => Trial::Fails(in_one_line(&error)),
     }
-}
-
-async fn try_namespaces() -> Trial {
-    try_command(namespaces::own_ids()).await
 }
 
 async fn try_mapping(account: &Account, subordinate: &SubordinateIds) -> Trial {
@@ -258,7 +250,7 @@ async fn try_mapping(account: &Account, subordinate: &SubordinateIds) -> Trial {
     let user =
         GuestUser { uid: 1000, gid: 1000, groups: Vec::new(), name: None, home: String::new(), shell: String::new() };
     match identity_mapping(&user, (account.uid, account.gid), &subordinate.uids, &subordinate.gids) {
-        Ok(mapping) => try_command(mapping).await,
+        Ok(mapping) => try_namespaces(&mapping).await,
         Err(_) => Trial::Untried,
     }
 }
