@@ -66,7 +66,7 @@ fn load(places: &Places, project: &Project, args: &ProjectArgs) -> Result<Loaded
     let loaded = config::load_profile(&dirs, args.profile.as_ref()).map_err(ConfigError::into_cli)?;
     let host =
         HostPlaces { config: &places.configuration, storage: places.storage.path(), runtime: &places.runtime_base };
-    match config::check_placement(&loaded.profile, &project.workspace, &loaded.files, host) {
+    match config::check_placement(&loaded, &project.workspace, host) {
         Ok(()) => Ok(loaded),
         Err(error) => {
             let hint = error.hint();

@@ -110,6 +110,8 @@ pub struct Loaded {
     pub profile: Profile,
     /// The files that were read for it.
     pub files: Vec<PathBuf>,
+    /// The volumes' host paths as written, symbolic links unresolved, in the order of the volumes.
+    pub volume_paths: Vec<PathBuf>,
     /// Where each of its values comes from.
     pub origins: Origins,
 }
@@ -156,7 +158,9 @@ pub fn validate_profile(
     files.extend(common.map(|common| common.file.path().to_owned()));
     match (Problems::collect(notes.problems), profile) {
         (Some(problems), _) => Err(ConfigError::Invalid(problems)),
-        (None, Some(profile)) => Ok(Loaded { profile, files, origins: notes.origins }),
+        (None, Some(profile)) => {
+            Ok(Loaded { profile, files, volume_paths: notes.volume_paths, origins: notes.origins })
+        }
         (None, None) => Err(invalid(own.file.problem(0..0, "this profile cannot be used", "write it anew"))),
     }
 }

@@ -54,26 +54,27 @@ pub fn volumes(
     home: &Path,
     notes: &mut Notes,
 ) -> Vec<Volume> {
-    let mut placed: Vec<(Volume, &RawVolume)> = Vec::new();
+    let mut placed: Vec<(Volume, PathBuf, &RawVolume)> = Vec::new();
     for written in &raw.volumes {
-        let host = host_path(written.host.get_ref(), home).and_then(|path| existing(&path));
+        let path = host_path(written.host.get_ref(), home);
+        let host = path.and_then(|path| Ok((existing(&path)?, path)));
         let host = notes.take(file, &written.host, host);
         let guest = guest_path(written.guest.get_ref());
         let guest = guest.and_then(|guest| taken(&guest).or_else(|| hides_written(&guest)).map_or(Ok(guest), Err));
         let guest = notes.take(file, &written.guest, guest);
         let access = access(written, file, notes);
-        if let (Some(host), Some(guest), Some(access)) = (host, guest, access) {
-            placed.push((Volume { host, guest, access }, written));
+        if let (Some((host, path)), Some(guest), Some(access)) = (host, guest, access) {
+            placed.push((Volume { host, guest, access }, path, written));
         }
     }
-    for (index, (volume, written)) in placed.iter().enumerate() {
+    for (index, (volume, _, written)) in placed.iter().enumerate() {
         let at = &written.guest;
         if let Some((path, place)) = persistent.iter().find(|(path, _)| path.is_within(&volume.guest)) {
             let message = format!("this volume would hide the persistent path '{path}'");
             let help = format!("take one of them out; the path is in line {}", file.line(place.span().start));
             notes.problem(file, at.span(), Wrong::new(message, help));
         }
-        for (outer, other) in &placed[..index] {
+        for (outer, _, other) in &placed[..index] {
             if outer.guest == volume.guest {
                 let message = format!("two volumes are at '{}'", volume.guest);
                 let help = format!(
@@ -84,8 +85,8 @@ pub fn volumes(
             }
         }
         let outer =
-            placed.iter().filter(|(outer, _)| outer.guest != volume.guest && volume.guest.is_within(&outer.guest));
-        for (outer, _) in outer {
+            placed.iter().filter(|(outer, ..)| outer.guest != volume.guest && volume.guest.is_within(&outer.guest));
+        for (outer, ..) in outer {
             if let Some(missing) = missing_mount_point(outer, volume) {
                 let message = format!(
                     "'{}' lies in the volume at '{}', where there is nothing to mount it over",
@@ -97,9 +98,9 @@ pub fn volumes(
         let text = volume_text(&volume.host, volume.guest.as_str(), volume.access);
         notes.record("volumes", text, file, &written.host);
     }
-    let mut volumes: Vec<_> = placed.into_iter().map(|(volume, _)| volume).collect();
-    volumes.sort_by(|one, other| one.guest.cmp(&other.guest));
-    volumes
+    placed.sort_by(|(one, ..), (other, ..)| one.guest.cmp(&other.guest));
+    notes.volume_paths = placed.iter().map(|(_, path, _)| path.clone()).collect();
+    placed.into_iter().map(|(volume, ..)| volume).collect()
 }
 
 fn access(written: &RawVolume, file: &SourceFile, notes: &mut Notes) -> Option<Access> {

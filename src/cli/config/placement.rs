@@ -8,7 +8,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-use crate::domain::profile::Profile;
+use super::Loaded;
+use crate::domain::profile::Access;
 use crate::domain::workspace::Workspace;
 
 /// Longest chain of symbolic links that is followed, as in the kernel (path_resolution(7)).
@@ -84,12 +85,19 @@ pub enum PlacementError {
         place: PathBuf,
     },
     /// A volume would show the workspace without its protections.
-    #[error("{volume} contains {part} of the workspace, which the sandbox would reach there without its protections")]
+    #[error("{volume} contains the workspace, which the sandbox would reach there without its protections")]
     Unprotected {
         /// The volume.
         volume: Mounted,
-        /// What it contains.
-        part: &'static str,
+    },
+    /// A volume's path leads through what the sandbox can write: a link put there would mount
+    /// anything at the next start.
+    #[error("{volume} is named by a path through {writable}, where the sandbox could put a link to anything")]
+    Replaceable {
+        /// The volume.
+        volume: Mounted,
+        /// What the path leads through.
+        writable: Mounted,
     },
     /// A path cannot be looked at.
     #[error("cannot resolve {}", path.display())]
@@ -128,52 +136,65 @@ impl PlacementError {
                 "take the volume out, or name a directory beside the workspace; the workspace itself is at /workspace"
                     .into()
             }
+            Self::Replaceable { writable: Mounted::Workspace(_), .. } => {
+                "name a directory outside of the workspace; what is in the workspace is below /workspace already".into()
+            }
+            Self::Replaceable { .. } => "make the outer volume \"ro\", or name a directory outside of it".into(),
             Self::Resolve { path, .. } => format!("make {} accessible, or name another path", path.display()),
         }
     }
 }
 
-/// Checks that configuration, storage and runtime directories are out of the sandbox's reach.
+/// Checks that configuration, storage and runtime directories are out of the sandbox's reach, and
+/// that nothing in its reach decides what is mounted next time.
 ///
-/// `files` are the configuration files that were read. Places that do not exist yet are compared
-/// by the directories above them that do.
-pub fn check_placement(
-    profile: &Profile,
-    workspace: &Workspace,
-    files: &[PathBuf],
-    places: HostPlaces<'_>,
-) -> Result<(), PlacementError> {
-    let mut mounted = vec![Mounted::Workspace(workspace.path().to_owned())];
-    mounted.extend(profile.volumes.iter().map(|volume| Mounted::Volume(volume.host.clone())));
+/// Places that do not exist yet are compared by the directories above them that do.
+pub fn check_placement(loaded: &Loaded, workspace: &Workspace, places: HostPlaces<'_>) -> Result<(), PlacementError> {
+    let project = Mounted::Workspace(workspace.path().to_owned());
+    out_of_reach(&project, loaded, places)?;
+    let mut writable = vec![(project, Tree::of(workspace.path())?)];
+    for volume in &loaded.profile.volumes {
+        let mounted = Mounted::Volume(volume.host.clone());
+        out_of_reach(&mounted, loaded, places)?;
+        let tree = Tree::of(&volume.host)?;
+        if tree.holds(workspace.path()) {
+            return Err(PlacementError::Unprotected { volume: mounted });
+        }
+        if volume.access == Access::ReadWrite {
+            writable.push((mounted, tree));
+        }
+    }
+    for (volume, path) in loaded.profile.volumes.iter().zip(&loaded.volume_paths) {
+        for step in trail(path)? {
+            let through = writable.iter().find(|(_, tree)| tree.holds(&step) && !tree.is(&step));
+            if let Some((writable, _)) = through {
+                let volume = Mounted::Volume(volume.host.clone());
+                return Err(PlacementError::Replaceable { volume, writable: writable.clone() });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Checks one mounted path against the configuration files and Lazaret's own directories.
+fn out_of_reach(mounted: &Mounted, loaded: &Loaded, places: HostPlaces<'_>) -> Result<(), PlacementError> {
+    let shown = Tree::of(mounted.path())?;
+    for file in &loaded.files {
+        if let Some(step) = trail(file)?.into_iter().find(|step| shown.holds(step)) {
+            return Err(PlacementError::Configuration { mounted: mounted.clone(), file: step });
+        }
+    }
     let places = [
         (places.config, "Lazaret's configuration directory"),
         (places.storage, "Lazaret's Storage Root"),
         (places.runtime, "Lazaret's runtime directory"),
     ];
-    for mounted in &mounted {
-        let shown = Tree::of(mounted.path())?;
-        for file in files {
-            if let Some(step) = trail(file)?.into_iter().find(|step| shown.holds(step)) {
-                return Err(PlacementError::Configuration { mounted: mounted.clone(), file: step });
-            }
+    for (place, what) in places {
+        if trail(place)?.iter().any(|step| shown.holds(step)) {
+            return Err(PlacementError::Contains { mounted: mounted.clone(), what, place: place.to_owned() });
         }
-        for (place, what) in places {
-            if trail(place)?.iter().any(|step| shown.holds(step)) {
-                return Err(PlacementError::Contains { mounted: mounted.clone(), what, place: place.to_owned() });
-            }
-            let own = Tree::of(place)?;
-            if own.holds(mounted.path()) {
-                return Err(PlacementError::LiesWithin { mounted: mounted.clone(), what, place: place.to_owned() });
-            }
-        }
-        if let Mounted::Volume(path) = mounted {
-            let volume = || mounted.clone();
-            if shown.holds(workspace.path()) {
-                return Err(PlacementError::Unprotected { volume: volume(), part: "all" });
-            }
-            if Tree::of(&workspace.path().join(".git"))?.holds(path) {
-                return Err(PlacementError::Unprotected { volume: volume(), part: "the repository" });
-            }
+        if Tree::of(place)?.holds(mounted.path()) {
+            return Err(PlacementError::LiesWithin { mounted: mounted.clone(), what, place: place.to_owned() });
         }
     }
     Ok(())
@@ -194,11 +215,13 @@ impl Tree {
 
     /// Tells whether a path without symbolic links is this directory or lies in it.
     fn holds(&self, path: &Path) -> bool {
-        let same = |above: &Path| {
-            let identity = || std::fs::symlink_metadata(above).ok().map(|metadata| (metadata.dev(), metadata.ino()));
-            self.identity.is_some() && identity() == self.identity
-        };
-        path.starts_with(&self.path) || path.ancestors().any(same)
+        path.ancestors().any(|above| self.is(above))
+    }
+
+    /// Tells whether a path without symbolic links is this directory.
+    fn is(&self, path: &Path) -> bool {
+        let identity = || std::fs::symlink_metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
+        path == self.path || (self.identity.is_some() && identity() == self.identity)
     }
 }
 

@@ -38,6 +38,8 @@ pub struct Notes {
     pub problems: Vec<Problem>,
     /// Where values come from.
     pub origins: Origins,
+    /// The volumes' host paths as written, in the order of the volumes.
+    pub volume_paths: Vec<PathBuf>,
 }
 
 impl Notes {

@@ -37,7 +37,7 @@ impl Host {
         let workspace = Workspace::from_canonical(self.home.join(workspace).canonicalize().unwrap());
         let (storage, runtime) = (self.home.join("data/lazaret"), self.home.join("run/lazaret"));
         let places = HostPlaces { config: &dirs.config, storage: &storage, runtime: &runtime };
-        check_placement(&loaded.profile, &workspace, &loaded.files, places)
+        check_placement(&loaded, &workspace, places)
     }
 }
 
@@ -73,10 +73,31 @@ fn volumes_are_held_to_the_same() {
         assert!(error.to_string().contains(expected), "{error}");
         assert!(error.to_string().contains("the volume"), "{error}");
     }
-    for volume in ["src", "src/project", "src/project/.git", "src/project/.git/hooks"] {
+    for volume in ["src", "src/project"] {
         let error = Host::new().check("src/project", &[volume]).unwrap_err();
         assert!(matches!(error, PlacementError::Unprotected { .. }), "{volume}: {error}");
     }
+}
+
+#[test]
+fn nothing_that_the_sandbox_can_replace_decides_what_is_mounted() {
+    for volume in ["src/project/.git", "src/project/.git/hooks"] {
+        let error = Host::new().check("src/project", &[volume]).unwrap_err();
+        assert!(matches!(error, PlacementError::Replaceable { .. }), "{volume}: {error}");
+    }
+    // A sandbox that has put a link in the place of a directory gains nothing by it.
+    let host = Host::new();
+    create_dir_all(host.home.join("secrets")).unwrap();
+    symlink(host.home.join("secrets"), host.home.join("src/project/cache")).unwrap();
+    assert!(matches!(host.check("src/project", &["src/project/cache"]), Err(PlacementError::Replaceable { .. })));
+
+    let host = Host::new();
+    create_dir_all(host.home.join("data2/inner")).unwrap();
+    let error = host.check("src/project", &["data2", "data2/inner"]).unwrap_err();
+    assert!(error.hint().contains("\"ro\""), "{error}: {}", error.hint());
+    let host = Host::new();
+    create_dir_all(host.home.join("data2")).unwrap();
+    host.check("src/project", &["data2", "data2"]).unwrap();
 }
 
 #[test]
