@@ -16,6 +16,7 @@
 
 #[cfg(test)]
 pub(crate) mod fixtures;
+mod refusal;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -26,7 +27,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::rules::{Refusal, apply};
+pub use self::refusal::Refusal;
+pub use self::rules::apply;
 use super::lifecycle::EndReason;
 use crate::domain::artifact::IdMapping;
 use crate::domain::ids::{

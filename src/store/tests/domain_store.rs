@@ -164,7 +164,7 @@ fn an_altered_file_is_damaged_or_harmless() {
     drop(store);
     let content = std::fs::read(home.store()).unwrap();
     let mut damaged = 0;
-    for offset in (0..content.len()).step_by(97) {
+    for offset in (0..content.len()).step_by(211) {
         let mut altered = content.clone();
         altered[offset] ^= 0x20;
         std::fs::write(home.store(), &altered).unwrap();
