@@ -54,6 +54,8 @@ pub fn main() -> ExitCode {
         return ExitCode::FAILURE;
     };
     sys::process::set_process_name("lazaret-hc").ok();
+    // Whatever this process makes is the developer's alone.
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     match runtime {
         Ok(runtime) => {
