@@ -9,7 +9,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, SockProtocol, recv, send};
 
 use super::dns::{self, Answer, Record};
-use super::sockets::{Device, connection, datagram, start_connection};
+use super::sockets::{connection, datagram, start_connection};
 use super::verdict::{self, Connection, Verdict, fails, holds, words};
 use super::{echo, observation};
 use crate::domain::network::{ProbeObservation, ProbePlan};
@@ -88,7 +88,7 @@ impl Answers {
             ask(Kind::Echo(address), datagram(address, 0, Some(protocol)), echo::request(address, 1));
         }
         for &endpoint in &plan.connect {
-            ask(Kind::Connect(endpoint), start_connection(endpoint, Device::Any), Vec::new());
+            ask(Kind::Connect(endpoint), start_connection(endpoint, None), Vec::new());
         }
         let mut asked = 0;
         for (index, name) in plan.resolve.iter().enumerate() {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use nix::errno::Errno;
 
 use super::observation;
-use super::sockets::{Device, Sent, connection, send_through, source, start_connection};
+use super::sockets::{Link, Sent, connection, send_bound, send_with_packet_info, source, start_connection};
 use super::verdict::{self, Datagram};
 use crate::domain::network::ProbeObservation;
 
@@ -45,17 +45,17 @@ pub(super) type Links = Vec<(Datagram, Datagram)>;
 
 impl Batch {
     /// Starts every attempt.
-    pub(super) fn open(addresses: &[IpAddr], device: &str) -> Self {
+    pub(super) fn open(addresses: &[IpAddr], link: &Link) -> Self {
         let begun = Instant::now();
         let start = |&address: &IpAddr| {
             let endpoint = SocketAddr::new(address, PORT);
             Attempts {
                 address,
                 source: source(address),
-                connection: start_connection(endpoint, Device::Any),
-                bound_connection: start_connection(endpoint, Device::Bound(device)),
-                bound: send_through(address, Device::Bound(device)),
-                on_packet: send_through(address, Device::OnPacket(device)),
+                connection: start_connection(endpoint, None),
+                bound_connection: start_connection(endpoint, Some(link)),
+                bound: send_bound(address, link),
+                on_packet: send_with_packet_info(address, link),
             }
         };
         Self { begun, attempts: addresses.iter().map(start).collect() }

@@ -29,6 +29,7 @@ use std::time::{Duration, Instant};
 
 use answers::Answers;
 use denied::Batch;
+use sockets::Link;
 use verdict::Verdict;
 
 use crate::domain::network::{LINK, LINK_V6, ProbeObservation, ProbePlan, ProbeReport};
@@ -49,8 +50,9 @@ pub fn run(plan: &ProbePlan) -> ProbeReport {
     let mut observations = Vec::new();
 
     let mut answers = Answers::open(plan);
+    let link = Link::find(&plan.device);
     let mut batches = plan.denied.chunks(BATCH);
-    let first = Batch::open(batches.next().unwrap_or_default(), &plan.device);
+    let first = Batch::open(batches.next().unwrap_or_default(), &link);
     let routed = plan.routed.iter().map(|&address| {
         observation(format!("permit {address} (route)"), verdict::routed(sockets::source(address), own(address)))
     });
@@ -61,7 +63,7 @@ pub fn run(plan: &ProbePlan) -> ProbeReport {
     let links = first.look_at_links();
     let mut later = Vec::new();
     for addresses in batches {
-        let batch = Batch::open(addresses, &plan.device);
+        let batch = Batch::open(addresses, &link);
         answers.advance(Instant::now() + GRACE, |_| false);
         let links = batch.look_at_links();
         later.extend(batch.judge(links));

@@ -1,5 +1,6 @@
 //! The probe's system calls: each attempt as one non-blocking socket.
 
+use std::ffi::OsString;
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -9,7 +10,7 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
     AddressFamily, ControlMessage, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrStorage, connect, getsockname,
-    getsockopt, sendmsg, setsockopt, socket, sockopt,
+    getsockopt, send, sendmsg, setsockopt, socket, sockopt,
 };
 
 use super::verdict::{Connection, Datagram};
@@ -21,15 +22,26 @@ const DISCARD: u16 = 9;
 /// half that a socket may use and still be writable (socket(7), SO_SNDBUF).
 const FILLER: [u8; 4000] = [b'.'; 4000];
 
-/// How a socket asks for the link device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Device<'a> {
-    /// Not at all.
-    Any,
-    /// By SO_BINDTODEVICE.
-    Bound(&'a str),
-    /// By IP_PKTINFO or IPV6_PKTINFO on the datagram.
-    OnPacket(&'a str),
+/// The link device, as a socket can ask for it.
+#[derive(Debug, Clone)]
+pub(super) struct Link {
+    /// Its name, for SO_BINDTODEVICE.
+    name: OsString,
+    /// Its index, for IP_PKTINFO and IPV6_PKTINFO.
+    index: Result<libc::c_uint, Errno>,
+}
+
+impl Link {
+    /// Looks a device up.
+    pub(super) fn find(name: &str) -> Self {
+        let index = nix::net::if_::if_nametoindex(name).map_err(|_| Errno::ENODEV);
+        Self { name: name.into(), index }
+    }
+
+    /// Binds a socket to the device.
+    fn bind(&self, socket: &OwnedFd) -> Result<(), Errno> {
+        setsockopt(socket, sockopt::BindToDevice, &self.name)
+    }
 }
 
 /// Opens a socket for an address's family.
@@ -64,12 +76,10 @@ pub(super) fn datagram(address: IpAddr, port: u16, protocol: Option<SockProtocol
     Ok(socket)
 }
 
-/// Starts a TCP connection.
-pub(super) fn start_connection(address: SocketAddr, device: Device<'_>) -> Result<OwnedFd, Errno> {
+/// Starts a TCP connection, bound to a device if one is given.
+pub(super) fn start_connection(address: SocketAddr, link: Option<&Link>) -> Result<OwnedFd, Errno> {
     let socket = open(address.ip(), SockType::Stream, None)?;
-    if let Device::Bound(name) = device {
-        setsockopt(&socket, sockopt::BindToDevice, &name.into())?;
-    }
+    link.map_or(Ok(()), |link| link.bind(&socket))?;
     match connect_to(&socket, address.ip(), address.port()) {
         Ok(()) | Err(Errno::EINPROGRESS) => Ok(socket),
         Err(errno) => Err(errno),
@@ -112,62 +122,66 @@ impl Sent {
     }
 }
 
-/// Sends a datagram by way of the device.
-pub(super) fn send_through(address: IpAddr, device: Device<'_>) -> Sent {
-    try_through(address, device).unwrap_or_else(|errno| Sent::Decided(Datagram::Refused(errno)))
+impl From<Result<Self, Errno>> for Sent {
+    /// Takes the error of the step that was refused for what became of the datagram.
+    fn from(sent: Result<Self, Errno>) -> Self {
+        sent.unwrap_or_else(|errno| Self::Decided(Datagram::Refused(errno)))
+    }
 }
 
-/// Sends a datagram by way of the device, or gives the error of the step that was refused.
-fn try_through(address: IpAddr, device: Device<'_>) -> Result<Sent, Errno> {
+/// Opens a datagram socket that stops being writable as soon as one datagram waits in the kernel.
+fn narrow(address: IpAddr) -> Result<OwnedFd, Errno> {
     let socket = open(address, SockType::Datagram, None)?;
     // The kernel raises this to the smallest size that it allows.
     setsockopt(&socket, sockopt::SndBuf, &1)?;
-    let filler = [IoSlice::new(&FILLER)];
-    let send = |control: &[ControlMessage<'_>], to: Option<&SockaddrStorage>| {
-        sendmsg(socket.as_raw_fd(), &filler, control, MsgFlags::empty(), to)
+    Ok(socket)
+}
+
+/// Sends a datagram from a socket that is bound to the device.
+pub(super) fn send_bound(address: IpAddr, link: &Link) -> Sent {
+    let send = || {
+        let socket = narrow(address)?;
+        link.bind(&socket)?;
+        connect_to(&socket, address, DISCARD)?;
+        let source = own_address(&socket)?;
+        if source.is_loopback() {
+            return Ok(Sent::Decided(Datagram::Routed(source)));
+        }
+        send(socket.as_raw_fd(), &FILLER, MsgFlags::empty())?;
+        Ok(Sent::Watched(socket))
     };
-    match device {
-        Device::OnPacket(name) => {
-            let to = SockaddrStorage::from(SocketAddr::new(address, DISCARD));
-            // A sandbox that drops the request sends by the routes, which have a check of their own.
-            if send_from_interface(address, NO_INTERFACE, |control| send(control, Some(&to))).is_ok() {
-                return Ok(Sent::Decided(Datagram::Routed(source(address)?)));
-            }
-            let index = nix::net::if_::if_nametoindex(name)?;
-            send_from_interface(address, index, |control| send(control, Some(&to)))?;
+    Sent::from(send())
+}
+
+/// Sends a datagram that names the device itself.
+pub(super) fn send_with_packet_info(address: IpAddr, link: &Link) -> Sent {
+    let send = || {
+        let socket = narrow(address)?;
+        // A sandbox that drops the request sends by the routes, which have an attempt of their own.
+        if send_from_interface(&socket, address, NO_INTERFACE).is_ok() {
+            return Ok(Sent::Decided(Datagram::Routed(source(address)?)));
         }
-        Device::Any | Device::Bound(_) => {
-            if let Device::Bound(name) = device {
-                setsockopt(&socket, sockopt::BindToDevice, &name.into())?;
-            }
-            connect_to(&socket, address, DISCARD)?;
-            let source = own_address(&socket)?;
-            if source.is_loopback() {
-                return Ok(Sent::Decided(Datagram::Routed(source)));
-            }
-            send(&[], None)?;
-        }
-    }
-    Ok(Sent::Watched(socket))
+        send_from_interface(&socket, address, link.index?)?;
+        Ok(Sent::Watched(socket))
+    };
+    Sent::from(send())
 }
 
 /// An interface index that no interface has.
 const NO_INTERFACE: libc::c_uint = 0x7fff_fff0;
 
-/// Calls `send` with the control message that asks for an interface.
-fn send_from_interface<T>(
-    address: IpAddr,
-    index: libc::c_uint,
-    send: impl FnOnce(&[ControlMessage<'_>]) -> Result<T, Errno>,
-) -> Result<T, Errno> {
-    let any = libc::in_addr { s_addr: 0 };
+/// Sends a datagram that asks for an interface.
+fn send_from_interface(socket: &OwnedFd, address: IpAddr, index: libc::c_uint) -> Result<usize, Errno> {
+    let to = SockaddrStorage::from(SocketAddr::new(address, DISCARD));
+    let content = [IoSlice::new(&FILLER)];
+    let send = |info| sendmsg(socket.as_raw_fd(), &content, &[info], MsgFlags::empty(), Some(&to));
     if address.is_ipv4() {
+        let any = libc::in_addr { s_addr: 0 };
         let index = libc::c_int::try_from(index).map_err(|_| Errno::EINVAL)?;
-        let info = libc::in_pktinfo { ipi_ifindex: index, ipi_spec_dst: any, ipi_addr: any };
-        send(&[ControlMessage::Ipv4PacketInfo(&info)])
+        send(ControlMessage::Ipv4PacketInfo(&libc::in_pktinfo { ipi_ifindex: index, ipi_spec_dst: any, ipi_addr: any }))
     } else {
-        let info = libc::in6_pktinfo { ipi6_addr: libc::in6_addr { s6_addr: [0; 16] }, ipi6_ifindex: index };
-        send(&[ControlMessage::Ipv6PacketInfo(&info)])
+        let any = libc::in6_addr { s6_addr: [0; 16] };
+        send(ControlMessage::Ipv6PacketInfo(&libc::in6_pktinfo { ipi6_addr: any, ipi6_ifindex: index }))
     }
 }
 

@@ -49,14 +49,25 @@ pub(super) fn deny_route(source: Result<IpAddr, Errno>) -> Verdict {
     match source {
         Ok(source) if source.is_loopback() => holds(format!("held back by the deny route, from {source}")),
         Ok(source) => fails(format!("routed out of the sandbox, from {source}")),
-        Err(errno) => holds(format!("no route: {}", words(errno))),
+        Err(errno) => refused(errno),
+    }
+}
+
+/// Judges an attempt at a denied address that the kernel refused at once. That the attempt itself
+/// could not be made says nothing about the policy and so does not pass for evidence.
+fn refused(errno: Errno) -> Verdict {
+    match errno {
+        Errno::ENODEV | Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS => {
+            fails(format!("could not be tried: {}", words(errno)))
+        }
+        errno => holds(format!("refused: {}", words(errno))),
     }
 }
 
 /// Judges a connection to a denied address: any sign that a packet came back is a failure.
 pub(super) fn deny_connection(connection: Connection, elapsed: Duration) -> Verdict {
     match connection {
-        Connection::NotStarted(errno) => holds(format!("not started: {}", words(errno))),
+        Connection::NotStarted(errno) => refused(errno),
         Connection::Pending | Connection::Failed(Errno::ETIMEDOUT) => holds("no answer".into()),
         Connection::Failed(Errno::EHOSTUNREACH) if elapsed >= NEIGHBOUR_SEARCH => {
             holds("no neighbour answers for it".into())
@@ -69,7 +80,7 @@ pub(super) fn deny_connection(connection: Connection, elapsed: Duration) -> Verd
 /// Judges a datagram to a denied address that asked for the link device.
 pub(super) fn deny_datagram(datagram: Datagram) -> Verdict {
     match datagram {
-        Datagram::Refused(errno) => holds(format!("refused: {}", words(errno))),
+        Datagram::Refused(errno) => refused(errno),
         Datagram::Routed(source) if source.is_loopback() => {
             holds(format!("held back by the deny route, from {source}"))
         }
@@ -156,6 +167,13 @@ mod tests {
         assert!(deny_datagram(Datagram::Routed(ip("127.0.0.1"))).holds);
         assert!(!deny_datagram(Datagram::Routed(ip("10.0.2.100"))).holds);
         assert!(!deny_datagram(Datagram::Left).holds);
+    }
+
+    #[test]
+    fn what_could_not_be_tried_is_no_evidence() {
+        assert!(!deny_datagram(Datagram::Refused(Errno::ENODEV)).holds);
+        assert!(!deny_connection(Connection::NotStarted(Errno::EMFILE), SOON).holds);
+        assert!(!deny_route(Err(Errno::ENFILE)).holds);
     }
 
     #[test]
