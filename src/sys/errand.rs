@@ -5,11 +5,12 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 
-use super::directories::remove_tree;
+use super::directories::{open_root, remove_tree};
 use super::mounts::overlay_supported;
 use super::namespaces::{MappedCommand, NamespaceError, own_ids, run_mapped};
 use crate::domain::artifact::IdMapping;
@@ -32,6 +33,14 @@ pub enum ErrandError {
         /// Why.
         source: NamespaceError,
     },
+    /// The directory that holds a tree could not be opened.
+    #[error("cannot open the directory {path}")]
+    Parent {
+        /// The directory.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
     /// It failed.
     #[error("{said}")]
     Failed {
@@ -42,28 +51,64 @@ pub enum ErrandError {
     },
 }
 
-/// Removes trees that hold files of mapped ids, as [`remove_tree`] does. The paths must be absolute.
+/// Removes trees that hold files of mapped ids, as [`remove_tree`] does; none of the paths may be
+/// relative. Only their parents need to be reachable for this user: the mapped ids need not reach them.
 pub async fn remove_trees(mapping: &IdMapping, paths: &[PathBuf]) -> Result<(), ErrandError> {
-    let paths = paths.iter().map(|path| path.clone().into_os_string());
-    send("the removal", REMOVE, paths.collect(), mapping.clone()).await
+    let mut arguments = Vec::new();
+    let mut fds = Vec::new();
+    let mut names = Vec::new();
+    for path in paths {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(ErrandError::Parent { path: path.clone(), source: io::ErrorKind::InvalidInput.into() });
+        };
+        let opened = match open_root(parent) {
+            Ok(opened) => opened,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(source) => return Err(ErrandError::Parent { path: parent.to_owned(), source }),
+        };
+        // Above the standard streams.
+        let number = 3 + fds.len() as RawFd;
+        let passed = format!("/proc/self/fd/{number}");
+        arguments.push(Path::new(&passed).join(name).into_os_string());
+        names.push((passed, parent.display().to_string()));
+        fds.push((opened, number));
+    }
+    if arguments.is_empty() {
+        return Ok(());
+    }
+    let sent = send("the removal", REMOVE, arguments, fds, mapping.clone()).await;
+    sent.map_err(|error| match error {
+        // In the words of the caller's paths, the longer numbers first.
+        ErrandError::Failed { said, status } => {
+            let said = names.iter().rev().fold(said, |said, (passed, parent)| said.replace(passed, parent));
+            ErrandError::Failed { said, status }
+        }
+        other => other,
+    })
 }
 
 /// Tries to run in new namespaces under a mapping.
 pub async fn try_namespaces(mapping: &IdMapping) -> Result<(), ErrandError> {
-    send("a trial", NOTHING, Vec::new(), mapping.clone()).await
+    send("a trial", NOTHING, Vec::new(), Vec::new(), mapping.clone()).await
 }
 
 /// Tries to mount an overlay with its writable layer in this private directory.
 pub async fn try_overlay(directory: &Path) -> Result<(), ErrandError> {
-    send("a trial of overlays", TRY_OVERLAY, vec![directory.into()], own_ids()).await
+    send("a trial of overlays", TRY_OVERLAY, vec![directory.into()], Vec::new(), own_ids()).await
 }
 
-async fn send(task: &'static str, name: &str, arguments: Vec<OsString>, mapping: IdMapping) -> Result<(), ErrandError> {
+async fn send(
+    task: &'static str,
+    name: &str,
+    arguments: Vec<OsString>,
+    fds: Vec<(OwnedFd, RawFd)>,
+    mapping: IdMapping,
+) -> Result<(), ErrandError> {
     let command = MappedCommand {
         executable: PathBuf::from("/proc/self/exe"),
         argv: [OsString::from(format!("lazaret: {task}")), name.into()].into_iter().chain(arguments).collect(),
         env: Vec::new(),
-        fds: Vec::new(),
+        fds,
         mapping,
     };
     let output = run_mapped(command).await.map_err(|source| ErrandError::Namespace { task, source })?;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::layout::StorageRoot;
 use crate::sys::directories::ensure_private;
+use crate::sys::private;
 
 /// The oldest release that is known to work, by its date.
 pub const OLDEST: u32 = 20_240_729;
@@ -87,9 +88,7 @@ fn ask(executable: &Path) -> io::Result<Version> {
 
 fn keep(storage: &StorageRoot, file: &Path, kept: &Kept) -> io::Result<()> {
     ensure_private(storage.path()).map_err(io::Error::other)?;
-    let new = file.with_extension(format!("{}.new", std::process::id()));
-    std::fs::write(&new, serde_json::to_vec(kept)?)?;
-    std::fs::rename(&new, file).inspect_err(|_| drop(std::fs::remove_file(&new)))
+    private::write_file(file, &serde_json::to_vec(kept)?)
 }
 
 #[cfg(test)]
