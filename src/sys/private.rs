@@ -10,12 +10,17 @@ pub fn make_directory(path: &Path) -> io::Result<()> {
 }
 
 /// Writes a file with mode 0600 by renaming a complete one over it, so that a reader sees the old
-/// content or the new one. It is not synced: it must survive this process, not the machine.
+/// content or the new one. It is not synced: it must survive this process, not the machine. One process
+/// writes a path at a time; what a killed one left half-made is replaced.
 pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
-    name.push(format!(".{}.new", std::process::id()));
+    name.push(".new");
     let making = path.with_file_name(name);
     let write = || {
+        match std::fs::remove_file(&making) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&making)?;
         file.write_all(content)?;
         std::fs::rename(&making, path)

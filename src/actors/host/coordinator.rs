@@ -234,7 +234,12 @@ impl CoordinatorState {
             Effect::AwaitFirstSession => self.start_clock(myself, FIRST_SESSION),
             Effect::StartLinger => self.start_clock(myself, self.start.profile.linger),
             Effect::StopLinger => self.stop_clock(),
-            Effect::RecordTearDown(reason) => self.record(myself, vec![Change::BeginTearDown(reason)]),
+            Effect::RecordTearDown(reason) => {
+                // FR-17: the intent to release the lease is durable before anything is unmounted.
+                if let Err(error) = self.store.apply(vec![Change::BeginTearDown(reason)]).await {
+                    tracing::error!(error = &error as &dyn std::error::Error, "the teardown can't be recorded");
+                }
+            }
             Effect::Unpublish => self.unpublish(),
             Effect::EndSessions(reason) => {
                 if let Some(registry) = &self.registry {
