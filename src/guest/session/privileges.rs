@@ -50,10 +50,18 @@ fn agent_set(list: &[Capability]) -> CapabilitySet {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::capabilities::SESSION_START;
+
+    #[test]
+    fn sessions_keep_what_the_sandbox_specification_grants() {
+        let mut names: Vec<&str> = AGENT.iter().map(|capability| capability.name).collect();
+        names.sort_unstable();
+        assert_eq!(names, crate::policy::sandbox::CAPABILITIES);
+    }
 
     #[test]
     fn the_bounding_set_is_found() {
-        let status = "CapEff:\t0000000000000000\nCapBnd:\t00000000a02405fb\nSeccomp:\t0\n";
+        let status = "CapEff:\t0000000000000000\nCapBnd:\t00000000002404fb\nSeccomp:\t0\n";
         let set = bounding_set(status).unwrap();
         assert_eq!(set.difference(agent_set(AGENT)).iter().collect::<Vec<_>>(), [CapabilitySet::SYS_ADMIN]);
         assert_eq!(bounding_set("CapBnd:\tno\n"), None);
@@ -68,12 +76,9 @@ mod tests {
             | CapabilitySet::KILL
             | CapabilitySet::SETGID
             | CapabilitySet::SETUID
-            | CapabilitySet::SETPCAP
             | CapabilitySet::NET_BIND_SERVICE
-            | CapabilitySet::SYS_CHROOT
-            | CapabilitySet::AUDIT_WRITE
-            | CapabilitySet::SETFCAP;
+            | CapabilitySet::SYS_CHROOT;
         assert_eq!(agent_set(AGENT), expected);
-        assert_eq!(agent_set(&[crate::domain::capabilities::SYS_ADMIN]), CapabilitySet::SYS_ADMIN);
+        assert_eq!(agent_set(SESSION_START), CapabilitySet::SYS_ADMIN | CapabilitySet::SETPCAP);
     }
 }
