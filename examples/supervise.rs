@@ -74,7 +74,7 @@ fn plan(base: &Path, workspace: &Path, mapping: &IdMapping, generation: u64) -> 
     };
     let control = ControlMounts { bin: base.join("bin"), requests: run.join("requests"), results: run.join("results") };
     let limits = Limits { tmp: 64 << 20, ..Limits::default() };
-    let oci_spec = specification(&SandboxInput {
+    let mut oci_spec = specification(&SandboxInput {
         root: &root.merged,
         hostname: "dev",
         workspace: &workspace.staged,
@@ -86,6 +86,10 @@ fn plan(base: &Path, workspace: &Path, mapping: &IdMapping, generation: u64) -> 
         probe: &probe,
     })
     .unwrap();
+    if std::env::var_os("NOUSER").is_some() {
+        oci_spec["linux"]["namespaces"].as_array_mut().unwrap().retain(|n| n["type"] != "user");
+        oci_spec["linux"].as_object_mut().unwrap().retain(|k, _| !k.ends_with("Mappings"));
+    }
     let file = |name: &str, content: &str| RootFile { path: path(name), content: content.into() };
     RuntimePlan {
         domain: DomainId::derive(&profile, &workspace.source),

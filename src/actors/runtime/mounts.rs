@@ -11,6 +11,7 @@ mod root;
 mod workspace;
 
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -191,10 +192,20 @@ impl MountsState {
 fn stage(plan: &RuntimePlan, made: &mut Made) -> Result<(), MountsError> {
     let owner = directories::Owner::of(plan);
     directories::make(&plan.scratch, owner, owner.private())?;
+    gather(plan, owner, made)?;
     root::stage(plan, owner, made)?;
     anchors::stage(plan, owner, made)?;
     workspace::stage(plan, owner, made)?;
     workspace::stage_volumes(plan, owner, made)
+}
+
+/// Makes the directory that holds the mount points a mount itself, so that one call detaches all of them:
+/// each costs the kernel some ten milliseconds.
+fn gather(plan: &RuntimePlan, owner: directories::Owner, made: &mut Made) -> Result<(), MountsError> {
+    let Some(base) = plan.root.merged.parent() else { return Ok(()) };
+    directories::make(base, owner, owner.private())?;
+    mounts::bind_recursive(directories::open(base)?.as_fd(), base)?;
+    made.record(base)
 }
 
 /// Detaches every mount with all that is mounted beneath it, so that no path inside one, which the

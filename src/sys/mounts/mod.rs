@@ -57,7 +57,26 @@ pub fn overlay<'a>(
     work: BorrowedFd<'_>,
     target: impl Into<Target<'a>>,
 ) -> Result<(), MountError> {
-    attach(detached_overlay(lower, upper, work)?, target.into())
+    attach(detached_overlay(lower, upper, work, Writes::Durable)?, target.into())
+}
+
+/// Mounts an overlay as [`overlay`] does whose writable layer is thrown away with it (`volatile`): nothing is
+/// ever forced to disk, neither by a program's fsync(2) nor when it is unmounted. `work` can't be used for
+/// another mount afterwards.
+pub fn transient_overlay<'a>(
+    lower: BorrowedFd<'_>,
+    upper: BorrowedFd<'_>,
+    work: BorrowedFd<'_>,
+    target: impl Into<Target<'a>>,
+) -> Result<(), MountError> {
+    attach(detached_overlay(lower, upper, work, Writes::Transient)?, target.into())
+}
+
+/// What becomes of the writable layer of an overlay.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Writes {
+    Durable,
+    Transient,
 }
 
 /// Tells whether this kernel mounts an overlay with its writable layer in this directory, which
@@ -80,14 +99,22 @@ pub fn overlay_supported(upper_directory: &Path) -> Result<(), MountError> {
         let said = ": its directory takes no user extended attributes".to_owned();
         MountError::Configure { filesystem: "overlay", said, source: error.into() }
     })?;
-    detached_overlay(lower.as_fd(), upper.as_fd(), work.as_fd()).map(drop)
+    detached_overlay(lower.as_fd(), upper.as_fd(), work.as_fd(), Writes::Durable).map(drop)
 }
 
-fn detached_overlay(lower: BorrowedFd<'_>, upper: BorrowedFd<'_>, work: BorrowedFd<'_>) -> Result<OwnedFd, MountError> {
+fn detached_overlay(
+    lower: BorrowedFd<'_>,
+    upper: BorrowedFd<'_>,
+    work: BorrowedFd<'_>,
+    writes: Writes,
+) -> Result<OwnedFd, MountError> {
     detached("overlay", MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOSUID, |context| {
         // The layers go by descriptor: the kernel takes colons and commas in paths for separators.
         for (key, layer) in [("lowerdir", lower), ("upperdir", upper), ("workdir", work)] {
             fsconfig_set_string(context, key, descriptor_path(layer).as_os_str().as_bytes())?;
+        }
+        if writes == Writes::Transient {
+            fsconfig_set_flag(context, "volatile")?;
         }
         fsconfig_set_flag(context, "userxattr")
     })

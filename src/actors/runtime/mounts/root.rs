@@ -31,7 +31,7 @@ pub(super) fn stage(plan: &RuntimePlan, owner: Owner, made: &mut Made) -> Result
     directories::make(&overlay.work, owner, owner.private())?;
     directories::make(&overlay.merged, owner, owner.private())?;
     let (upper, work) = (directories::open(&overlay.upper)?, directories::open(&overlay.work)?);
-    mounts::overlay(lower.as_fd(), upper.as_fd(), work.as_fd(), &overlay.merged)?;
+    mounts::transient_overlay(lower.as_fd(), upper.as_fd(), work.as_fd(), &overlay.merged)?;
     made.record(&overlay.merged)?;
 
     let root = directories::open(&overlay.merged)?;
