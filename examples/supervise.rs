@@ -374,8 +374,9 @@ async fn main() {
     let workspace = PathBuf::from(&arguments[2]).canonicalize().unwrap();
     let runs = arguments.get(3).map_or(1, |text| text.parse().unwrap());
     let mut times = vec![];
-    for generation in 1..=runs {
-        times.push(once(&base, &workspace, &mapping, generation).await);
+    let first = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as u64;
+    for generation in 0..runs {
+        times.push(once(&base, &workspace, &mapping, first + generation).await);
     }
     let median = |mut values: Vec<f64>| {
         values.sort_by(f64::total_cmp);

@@ -151,7 +151,7 @@ impl Enforcement {
             links: links.map(|(name, addresses)| Link { name: name.into(), addresses }).into(),
             routes,
             rules: rules.into_iter().collect(),
-            settings: settings(policy.ipv6).into_iter().collect(),
+            settings: settings(policy.ipv6).into_iter().chain(link_settings(policy.ipv6)).collect(),
         }
     }
 
@@ -198,7 +198,7 @@ pub fn installed_rules(ipv6: bool) -> Vec<Rule> {
     families.iter().copied().map(guard).collect()
 }
 
-/// Gives the settings to apply before the link exists.
+/// Gives the settings of the whole namespace.
 ///
 /// A dropped connection attempt gives up after two retries (about seven seconds) instead of two
 /// minutes. ICMP echo sockets are open to the sandbox's own group, which is 0 in this user namespace.
@@ -212,20 +212,30 @@ pub fn settings(ipv6: bool) -> Vec<Setting> {
         set("net/ipv4/ping_group_range", "0 0"),
         set("net/ipv4/ip_unprivileged_port_start", "0"),
         set("net/ipv4/conf/all/route_localnet", "0"),
-        set("net/ipv4/conf/default/route_localnet", "0"),
     ];
     if ipv6 {
-        all.extend([
-            set("net/ipv6/conf/all/disable_ipv6", "0"),
-            set("net/ipv6/conf/default/disable_ipv6", "0"),
-            set("net/ipv6/conf/all/forwarding", "0"),
-            // The helper sends router advertisements; routes come from the policy alone.
-            set("net/ipv6/conf/all/accept_ra", "0"),
-            set("net/ipv6/conf/default/accept_ra", "0"),
-            set("net/ipv6/conf/default/addr_gen_mode", "1"),
-        ]);
+        all.extend([set("net/ipv6/conf/all/disable_ipv6", "0"), set("net/ipv6/conf/all/forwarding", "0")]);
     } else {
         all.extend([set("net/ipv6/conf/all/disable_ipv6", "1"), set("net/ipv6/conf/default/disable_ipv6", "1")]);
+    }
+    all
+}
+
+/// Gives the settings of the link, to apply while it is down.
+pub fn link_settings(ipv6: bool) -> Vec<Setting> {
+    let set = |family: &str, name: &str, value: &str| Setting {
+        path: format!("net/{family}/conf/{LINK_DEVICE}/{name}"),
+        value: value.into(),
+    };
+    let mut all = vec![set("ipv4", "route_localnet", "0")];
+    if ipv6 {
+        all.extend([
+            set("ipv6", "disable_ipv6", "0"),
+            // The helper sends router advertisements; addresses and routes come from the policy alone.
+            set("ipv6", "accept_ra", "0"),
+            set("ipv6", "autoconf", "0"),
+            set("ipv6", "addr_gen_mode", "1"),
+        ]);
     }
     all
 }

@@ -28,6 +28,9 @@ use crate::wire::lease::SupervisorReport;
 /// Longest time that one exchange with the kernel may take; it answers in microseconds.
 const NETLINK_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long the kernel may take to bring IPv6 addresses up; it takes a few milliseconds.
+const SETTLE_TIME: Duration = Duration::from_secs(2);
+
 /// Why the policy could not be put in force.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
@@ -170,12 +173,19 @@ async fn prepare(plan: &RuntimePlan) -> Result<(Event, Option<SupervisorReport>)
 
 async fn install_and_attest(plan: &RuntimePlan) -> Result<(Event, Option<SupervisorReport>), NetworkError> {
     let began = Instant::now();
-    let observed = with_netlink(async |handle| {
+    let attestation = with_netlink(async |handle| {
         install::install(&handle, &plan.policy).await?;
-        observe::observe(&handle, plan.policy.ipv6).await
+        loop {
+            match attest(plan, &observe::observe(&handle, plan.policy.ipv6).await?) {
+                // The kernel brings an IPv6 address up in a work queue of its own.
+                Err(NetworkError::NotAsDerived { .. }) if plan.policy.ipv6 && began.elapsed() < SETTLE_TIME => {
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+                outcome => break outcome,
+            }
+        }
     })
     .await?;
-    let attestation = attest(plan, &observed)?;
     debug!(elapsed_us = began.elapsed().as_micros(), policy = attestation.policy.short(), "policy attested");
     Ok((Event::PolicyAttested, Some(SupervisorReport::NetworkReady(attestation))))
 }

@@ -13,7 +13,7 @@ use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
 use super::NetworkError;
 use crate::domain::network::{LINK, LINK_DEVICE, LINK_V6, NetworkPolicy};
 use crate::policy::enforcement::{
-    Family, LOOPBACK_DEVICE, Route, Rule, Setting, installed_routes, installed_rules, settings,
+    Family, LOOPBACK_DEVICE, Route, Rule, Setting, installed_routes, installed_rules, link_settings, settings,
 };
 
 /// Largest packet on the link, as slirp4netns(1) recommends it; fewer packets mean fewer copies.
@@ -31,6 +31,9 @@ pub(super) async fn prepare(handle: &Handle, policy: &NetworkPolicy) -> Result<(
 pub(super) async fn install(handle: &Handle, policy: &NetworkPolicy) -> Result<(), NetworkError> {
     let link = index(handle, LINK_DEVICE).await?;
     let loopback = index(handle, LOOPBACK_DEVICE).await?;
+    for setting in applicable(link_settings(policy.ipv6)) {
+        apply(&setting)?;
+    }
     add_address(handle, link, LINK.own.into()).await?;
     if policy.ipv6 {
         add_address(handle, link, LINK_V6.0.into()).await?;

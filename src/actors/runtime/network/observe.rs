@@ -14,7 +14,9 @@ use rtnetlink::packet_route::rule::{RuleAction as KernelAction, RuleAttribute, R
 use rtnetlink::{Handle, IpVersion, RouteMessageBuilder};
 
 use super::{NetworkError, install};
-use crate::policy::enforcement::{Enforcement, Family, Link, Route, RouteKind, Rule, RuleAction, Setting, settings};
+use crate::policy::enforcement::{
+    Enforcement, Family, Link, Route, RouteKind, Rule, RuleAction, Setting, link_settings, settings,
+};
 
 /// Reads everything back that decides where a packet goes.
 ///
@@ -45,7 +47,8 @@ fn read_settings(ipv6: bool) -> Result<BTreeSet<Setting>, NetworkError> {
         let text = std::fs::read_to_string(&path).map_err(|source| NetworkError::Setting { path, source })?;
         Ok(Setting { value: normal(&text), ..setting })
     };
-    install::applicable(settings(ipv6)).into_iter().map(read).collect()
+    let all = settings(ipv6).into_iter().chain(link_settings(ipv6)).collect();
+    install::applicable(all).into_iter().map(read).collect()
 }
 
 /// What is known of each link by its index: name, and whether it is up.
