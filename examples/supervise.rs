@@ -217,7 +217,7 @@ fn leftovers(base: &Path) -> Vec<String> {
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let line = String::from_utf8_lossy(&line).replace('\0', " ");
-        if line.contains(base.to_str().unwrap()) && !line.contains("supervise ") || line.contains("__supervisor") {
+        if line.contains(base.to_str().unwrap()) && !line.contains("supervise ") {
             found.push(line);
         }
     }
@@ -261,6 +261,31 @@ async fn once(base: &Path, workspace: &Path, mapping: &IdMapping, generation: u6
     let ready = began.elapsed().as_secs_f64() * 1e3;
     if std::env::var_os("QUICK").is_none() {
         sessions(&peer).await;
+    }
+    if let Some(script) = std::env::var_os("SCRIPT") {
+        let (output, outcome) = peer.run(&["sh", "-c", script.to_str().unwrap()]).await;
+        println!("{output}{outcome:?}");
+    }
+    if let Some(victim) = std::env::var_os("KILL") {
+        let null: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
+        let session = peer.start(&["sleep", "1000"], false, &[null.as_fd(), null.as_fd(), null.as_fd()]).await;
+        peer.started(&session).await;
+        let pids: Vec<_> = lazaret::sys::procfs::descendants(child.pid()).collect();
+        for pid in pids {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            if std::env::var_os("FULL").is_some() {
+                println!("{pid} {}", &line[..line.len().min(200)]);
+            }
+            if line.contains(victim.to_str().unwrap()) {
+                println!("killing {pid} {}", &line[..line.len().min(80)]);
+                nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGKILL).unwrap();
+                break;
+            }
+        }
+        if victim != "slirp4netns" {
+            peer.ended(&session).await;
+        }
     }
     if std::env::var_os("HOLD").is_some() {
         println!("supervisor {}", child.pid());

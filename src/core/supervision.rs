@@ -7,7 +7,7 @@
 //!     │                        │   Failed      │ Failed                │ Lost
 //!     │ TearDown               ▼               ▼                       ▼
 //!     └─────────────────────► TearingDown ◄────┴──────── TearDown ─── Degraded
-//!                               Sandbox → Mounts → Helper → Storage → Ended
+//!                               Sandbox → Mounts, Helper → Storage → Ended
 //! ```
 //!
 //! Two rules matter most. The sandbox is started only when mounts, helper and policy are all ready
@@ -119,12 +119,16 @@ pub struct Built {
 pub enum Stage {
     /// The sandbox's processes.
     Sandbox,
-    /// The mounts.
-    Mounts,
-    /// The connectivity helper.
-    Helper,
-    /// Scratch and runsc's directory.
-    Storage,
+    /// What the sandbox was built on.
+    Remains(Remains),
+}
+
+/// What is left after the sandbox. Helper and files have nothing to do with each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Remains {
+    helper: bool,
+    mounts: bool,
+    storage: bool,
 }
 
 /// Where the supervisor is.
@@ -219,16 +223,25 @@ impl Phase {
     }
 
     fn take_down(stage: Stage, event: Event) -> (Self, Vec<Effect>) {
-        match (stage, event) {
-            (Stage::Sandbox, Event::SandboxGone) => (Self::TearingDown(Stage::Mounts), vec![Effect::Unmount]),
-            (Stage::Mounts, Event::Unmounted) => (Self::TearingDown(Stage::Helper), vec![Effect::EndHelper]),
-            (Stage::Helper, Event::HelperGone) => (Self::TearingDown(Stage::Storage), vec![Effect::RemoveStorage]),
-            (Stage::Storage, Event::StorageRemoved) => (Self::Ended, vec![Effect::ReportTornDown, Effect::Exit]),
+        let (left, mut effects) = match (stage, event) {
             // Exiting ends every process and mount of the namespaces; only files may be left, which
             // the coordinator's recovery removes since no TornDown was reported.
-            (_, Event::DeadlineExpired) => (Self::Ended, vec![Effect::Exit]),
-            (stage, _) => (Self::TearingDown(stage), vec![]),
+            (_, Event::DeadlineExpired) => return (Self::Ended, vec![Effect::Exit]),
+            (Stage::Sandbox, Event::SandboxGone) => {
+                (Remains { helper: true, mounts: true, storage: true }, vec![Effect::Unmount, Effect::EndHelper])
+            }
+            (Stage::Remains(left), Event::HelperGone) => (Remains { helper: false, ..left }, vec![]),
+            (Stage::Remains(left), Event::Unmounted) if left.mounts => {
+                (Remains { mounts: false, ..left }, vec![Effect::RemoveStorage])
+            }
+            (Stage::Remains(left), Event::StorageRemoved) => (Remains { storage: false, ..left }, vec![]),
+            (stage, _) => return (Self::TearingDown(stage), vec![]),
+        };
+        if left.helper || left.mounts || left.storage {
+            return (Self::TearingDown(Stage::Remains(left)), effects);
         }
+        effects.extend([Effect::ReportTornDown, Effect::Exit]);
+        (Self::Ended, effects)
     }
 }
 
@@ -318,8 +331,8 @@ mod tests {
             Event::Failed(failure()),
             Event::Lost("later".into()),
             Event::SandboxGone,
-            Event::Unmounted,
             Event::HelperGone,
+            Event::Unmounted,
             Event::StorageRemoved,
         ]);
         assert_eq!(phase, Phase::Ended);
@@ -360,7 +373,7 @@ mod tests {
                     assert!(matches!(phase, Phase::Building(_)) && next == Phase::Starting, "{phase:?} {event:?}");
                 }
                 if effects.contains(&Effect::RemoveStorage) {
-                    assert_eq!(phase, Phase::TearingDown(Stage::Helper));
+                    assert!(matches!(phase, Phase::TearingDown(Stage::Remains(left)) if left.mounts));
                 }
                 if matches!(phase, Phase::TearingDown(_) | Phase::Ended) {
                     assert!(matches!(next, Phase::TearingDown(_) | Phase::Ended), "no way back from {phase:?}");

@@ -133,6 +133,8 @@ pub enum SessionNews {
     },
     /// It ended.
     Ended(ExecOutcome),
+    /// It ended some time ago, and what else happened is known by now.
+    Settled(ExecOutcome),
 }
 
 /// The exec actor.
@@ -192,6 +194,10 @@ impl Actor for Exec {
                 }
             }
             ExecMessage::Ended(outcome) => {
+                if let (ExecOutcome::ClientKilled(_), Some(guest_pid)) = (&outcome, state.guest_pid) {
+                    // Nobody has waited for the guest process, so that its id is still its own.
+                    state.kill_guest(guest_pid);
+                }
                 // From here on the guest process id may belong to another process.
                 state.guest_pid = None;
                 state.client = None;

@@ -41,6 +41,10 @@ const BUILD_DEADLINE: Duration = Duration::from_secs(60);
 const TEAR_DOWN_DEADLINE: Duration = Duration::from_secs(20);
 /// How long the last report may take to be sent.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long the end of a session waits for news of the sandbox itself.
+const SETTLE_TIME: Duration = Duration::from_millis(50);
+/// Status of a process that was ended by SIGKILL.
+const KILLED: u8 = 128 + 9;
 /// Sessions at a time. Each costs a runsc client of 20 MB.
 const SESSION_LIMIT: usize = 256;
 
@@ -84,6 +88,8 @@ pub struct SupervisorState {
     sessions_begun: u64,
     /// Set when the sandbox is gone but its sessions' clients are still ending.
     sandbox_gone: Option<Event>,
+    /// Why the sandbox is lost.
+    lost: Option<String>,
     deadline: Option<JoinHandle<()>>,
 }
 
@@ -91,6 +97,14 @@ pub struct SupervisorState {
 struct Session {
     actor: ActorRef<ExecMessage>,
     guest_pid: Option<i32>,
+    kill: Kill,
+}
+
+/// Whether a session was told to end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kill {
+    NotOrdered,
+    Ordered,
 }
 
 /// The root actor.
@@ -138,6 +152,7 @@ impl Actor for Supervisor {
             sessions: HashMap::new(),
             sessions_begun: 0,
             sandbox_gone: None,
+            lost: None,
             deadline: None,
         })
     }
@@ -230,6 +245,7 @@ impl SupervisorState {
             }
             Effect::ReportLost(cause) => {
                 warn!(cause, "the sandbox is lost");
+                self.lost = Some(cause.clone());
                 self.report(SupervisorReport::SandboxLost { cause })?;
             }
             Effect::EndSandbox => self.runsc.cast(RunscMessage::End)?,
@@ -283,7 +299,12 @@ impl SupervisorState {
                 self.start_session(myself, session, process, fds).await?;
             }
             CoordinatorOrder::SignalSession { session, event } => self.tell(&session, ExecMessage::Signal(event)),
-            CoordinatorOrder::KillSession { session } => self.tell(&session, ExecMessage::Kill),
+            CoordinatorOrder::KillSession { session } => {
+                if let Some(entry) = self.sessions.get_mut(&session) {
+                    entry.kill = Kill::Ordered;
+                }
+                self.tell(&session, ExecMessage::Kill);
+            }
             CoordinatorOrder::TearDown => self.step(myself, Event::TearDownOrdered, None).await?,
         }
         Ok(())
@@ -331,7 +352,7 @@ impl SupervisorState {
             children: self.children.clone(),
         };
         let actor = spawn(myself, Exec, arguments).await?;
-        self.sessions.insert(session, Session { actor, guest_pid: None });
+        self.sessions.insert(session, Session { actor, guest_pid: None, kill: Kill::NotOrdered });
         Ok(())
     }
 
@@ -348,9 +369,27 @@ impl SupervisorState {
                     self.report(SupervisorReport::SessionStarted { session, exec, guest_pid })?;
                 }
             }
-            SessionNews::Ended(outcome) => self.end_session(myself, session, outcome).await?,
+            SessionNews::Ended(outcome) => {
+                if self.may_be_loss(&session, &outcome) {
+                    let settled = move || SupervisorMessage::Session(session, SessionNews::Settled(outcome));
+                    myself.send_after(SETTLE_TIME, settled);
+                } else {
+                    self.end_session(myself, session, outcome).await?;
+                }
+            }
+            SessionNews::Settled(outcome) => {
+                let outcome = self.lost.clone().map_or(outcome, ExecOutcome::SandboxLost);
+                self.end_session(myself, session, outcome).await?;
+            }
         }
         Ok(())
+    }
+
+    /// Tells whether a session's end may be the first sign of a lost sandbox: when one ends in order, runsc
+    /// reports all its processes as killed, a moment before its attached client ends.
+    fn may_be_loss(&self, session: &SessionId, outcome: &ExecOutcome) -> bool {
+        let asked_for = self.sessions.get(session).is_none_or(|entry| entry.kill == Kill::Ordered);
+        *outcome == ExecOutcome::Exited(KILLED) && self.phase.serves_sessions() && !asked_for
     }
 
     async fn end_session(
