@@ -23,6 +23,7 @@ use super::coordinator::{Coordinator, CoordinatorError};
 use super::error::CliError;
 use super::output;
 use super::places::Places;
+use super::prerequisites;
 use super::progress::{ProgressDisplay, Verbosity};
 use crate::domain::ids::DomainId;
 use crate::domain::layout::RuntimeRoot;
@@ -50,6 +51,7 @@ const RECOVERY_LIMIT: Duration = Duration::from_secs(10);
 /// start was interrupted can be cancelled properly.
 #[derive(Debug)]
 pub struct Entry {
+    places: Places,
     start: Start,
     domain: DomainId,
     runtime: RuntimeRoot,
@@ -72,7 +74,8 @@ impl Entry {
         let domain = DomainId::derive(&start.profile.name, start.workspace.path());
         let runtime = places.runtime(&domain);
         let progress = ProgressDisplay::begin(verbosity);
-        Self { start, domain, runtime, wait, progress, coordinator: None, deadline: None, trouble: None }
+        let places = places.clone();
+        Self { places, start, domain, runtime, wait, progress, coordinator: None, deadline: None, trouble: None }
     }
 
     /// Joins or starts the Domain. May be called again after the channel turned out to lead to a
@@ -127,6 +130,9 @@ impl Entry {
 
     /// Starts a coordinator and follows it to the outcome.
     async fn attempt(&mut self) -> Result<Attempt, CliError> {
+        if let Some(missing) = prerequisites::first_missing(&self.places).await {
+            return Err(missing.into_error());
+        }
         let coordinator = match Coordinator::start(&self.start, &self.domain).await {
             Ok(coordinator) => &*self.coordinator.insert(coordinator),
             Err(error) => return Err(error.into()),
