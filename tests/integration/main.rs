@@ -11,6 +11,7 @@ mod harness;
 
 mod doctor;
 mod harness_itself;
+mod images;
 mod static_guest;
 
 use harness::Case;
@@ -20,6 +21,7 @@ fn capabilities() -> Vec<(&'static str, Vec<Case>)> {
     vec![
         ("doctor", doctor::cases()),
         ("harness_itself", harness_itself::cases()),
+        ("images", images::cases()),
         ("static_guest", static_guest::cases()),
     ]
 }

@@ -1,0 +1,31 @@
+//! `lazaret image prepare`: every way in which an image comes, is broken, or attacks.
+
+mod attacks;
+mod contents;
+mod fixture;
+mod interruptions;
+mod prepared;
+mod proxy;
+mod registries;
+mod sources;
+
+use crate::harness::{Case, Need};
+
+/// What preparing needs.
+const NEEDS: &[Need] = &[Need::IdMaps, Need::Program("umoci")];
+
+/// What a registry needs besides.
+const REGISTRY: &[Need] = &[
+    Need::IdMaps,
+    Need::Program("umoci"),
+    Need::Program("docker-registry"),
+    Need::Program("skopeo"),
+    Need::Program("htpasswd"),
+];
+
+pub fn cases() -> Vec<Case> {
+    [registries::cases(), sources::cases(), contents::cases(), attacks::cases(), interruptions::cases()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
