@@ -298,15 +298,19 @@ pub fn image(digest: BlobDigest, manifest: Manifest, config: &[u8], wanted: &Pla
     })
 }
 
+/// Takes what can be used; what no process could be given (execve(2)) is left out.
 fn runtime(config: &ImageConfiguration) -> ImageRuntime {
     let Some(config) = config.config() else { return ImageRuntime::default() };
-    let entrypoint = config.entrypoint().clone().unwrap_or_default();
-    let text = |value: &Option<String>| value.clone().filter(|text| !text.is_empty());
+    let usable = |text: &String| !text.contains('\0');
+    let words = |words: &Option<Vec<String>>| words.clone().unwrap_or_default();
+    let command: Vec<_> = [words(config.entrypoint()), words(config.cmd())].concat();
+    let mut env = words(config.env());
+    env.retain(|variable| usable(variable) && variable.find('=').is_some_and(|at| at > 0));
     ImageRuntime {
-        user: text(config.user()),
-        env: config.env().clone().unwrap_or_default(),
-        command: entrypoint.into_iter().chain(config.cmd().clone().unwrap_or_default()).collect(),
-        working_dir: text(config.working_dir()),
+        user: config.user().clone().filter(|user| !user.is_empty()),
+        env,
+        command: if command.iter().all(usable) { command } else { Vec::new() },
+        working_dir: config.working_dir().clone().filter(|path| path.starts_with('/') && usable(path)),
     }
 }
 
@@ -404,7 +408,7 @@ mod tests {
         let config = |architecture: &str, diff_ids: usize| {
             serde_json::to_vec(&json!({
                 "os": "linux", "architecture": architecture,
-                "config": {"User": "dev", "Entrypoint": ["/init"], "Cmd": ["a", "b"], "Env": null, "WorkingDir": "", "Volumes": {"/v": {}}},
+                "config": {"User": "dev", "Entrypoint": ["/init"], "Cmd": ["a", "b"], "Env": ["A=b=c", "=x", "none", "N=\0"], "WorkingDir": "relative", "Volumes": {"/v": {}}},
                 "rootfs": {"type": "layers", "diff_ids": vec![BlobDigest::of(b"l").to_string(); diff_ids]},
             }))
             .unwrap()
@@ -413,6 +417,7 @@ mod tests {
         let joined = join(&config("amd64", 1)).unwrap();
         assert_eq!(joined.runtime.command, ["/init", "a", "b"]);
         assert_eq!((joined.runtime.user.as_deref(), joined.runtime.working_dir), (Some("dev"), None));
+        assert_eq!(joined.runtime.env, ["A=b=c"]);
         assert!(matches!(join(&config("amd64", 2)), Err(ManifestError::LayerCount { diff_ids: 2, layers: 1 })));
         assert!(matches!(join(&config("arm64", 1)), Err(ManifestError::Platform { .. })));
     }

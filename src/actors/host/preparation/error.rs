@@ -155,7 +155,11 @@ fn registry_hints(error: &RegistryError) -> Vec<String> {
             )]
         }
         RegistryError::Interrupted { .. } => {
-            vec!["run the command again: the download continues where it broke off".to_owned()]
+            vec![
+                "run the command again: the download continues where it broke off".to_owned(),
+                "when it always stops at the same byte, the registry's copy is incomplete: have it pushed again"
+                    .to_owned(),
+            ]
         }
         RegistryError::Status { code: 429, .. } => vec!["wait, or log in to have a higher limit".to_owned()],
         RegistryError::Status { .. } => vec!["try again later: the fault is the registry's".to_owned()],
