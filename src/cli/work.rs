@@ -10,6 +10,7 @@ use super::args::{EscapeCharacter, ProjectArgs, StartArgs};
 use super::config::{self, ConfigDirs, ConfigError, HostPlaces, Loaded};
 use super::error::{CliError, ErrorKind};
 use super::open::{self, Command, StreamKind};
+use super::output;
 use super::places::Places;
 use super::progress::Verbosity;
 use super::project::Project;
@@ -18,7 +19,7 @@ use super::session::signals::{Presence, Signals};
 use super::session::{Outcome, SessionError};
 use super::start::Entry;
 use crate::domain::profile::Profile;
-use crate::policy::explain;
+use crate::policy::{explain, protections};
 use crate::wire::bootstrap::StartMode;
 use crate::wire::client::Refusal;
 
@@ -38,6 +39,17 @@ pub struct Work {
     pub streams: StreamKind,
     /// The escape character.
     pub escape: EscapeCharacter,
+    /// Whether the user is told how the workspace is shared.
+    pub greeting: Greeting,
+}
+
+/// Whether a command says how the workspace is shared before its session begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Greeting {
+    /// It does, in one line.
+    Shown,
+    /// It does not: its standard error is the command's.
+    Left,
 }
 
 /// Enters the project's Domain and runs the session.
@@ -45,6 +57,10 @@ pub fn run(work: Work) -> Result<ExitCode, CliError> {
     let places = Places::from_environment()?;
     let project = Project::locate(&work.project)?;
     let loaded = load(&places, &project, &work.project)?;
+    let sharing = protections::ignored_paths(&loaded.profile.workspace).map_err(|refusal| {
+        let hint = refusal.hint();
+        CliError::from(refusal).hint(hint)
+    })?;
     let command = Command {
         argv: work.argv,
         directory: project.directory.clone(),
@@ -55,6 +71,9 @@ pub fn run(work: Work) -> Result<ExitCode, CliError> {
     let start = places.start(loaded.profile.clone(), project.workspace.clone(), StartMode::Serve);
     let verbosity = if work.start.quiet { Verbosity::Quiet } else { Verbosity::Normal };
     let mut entry = Entry::new(&places, start.clone(), work.start.wait, verbosity);
+    if work.greeting == Greeting::Shown && verbosity == Verbosity::Normal {
+        output::note(sharing);
+    }
     question::block_on(async {
         let outcome = enter_and_open(&mut entry, &command, &loaded.profile).await?;
         open::conclude(outcome, Some(start)).await
@@ -111,7 +130,7 @@ async fn enter(entry: &mut Entry) -> Result<crate::identity::ClientChannel, CliE
 
 fn configuration_differs(running: &Profile, ours: &Profile) -> CliError {
     let mut causes = vec!["this project's sandbox runs with a different configuration".to_owned()];
-    causes.extend(explain::difference(running, ours).iter().map(|line| super::output::printable(line)));
+    causes.extend(explain::difference(running, ours).iter().map(|line| output::printable(line)));
     CliError::causes(causes)
         .hint("to use the new configuration: lazaret down, then lazaret up")
         .hint("to join the sandbox as it runs: lazaret attach")

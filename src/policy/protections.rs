@@ -107,6 +107,9 @@ pub enum ProtectionRefusal {
         /// What to do on the host.
         remedy: &'static str,
     },
+    /// The profile wants Git-ignored paths kept apart, which this version can't do.
+    #[error("Git-ignored paths can't be kept apart from the host's in this version")]
+    Isolation,
 }
 
 impl ProtectionRefusal {
@@ -122,12 +125,25 @@ impl ProtectionRefusal {
                 )
             }
             Self::Missing { remedy, .. } => format!("run '{remedy}' in the workspace on the host"),
+            Self::Isolation => {
+                "to share them with the sandbox, write 'isolate_ignored = false' below [workspace] in the profile"
+                    .to_owned()
+            }
         }
     }
 }
 
+/// Gives the line that says that Git-ignored paths are shared; refuses a profile that does not agree to it.
+pub fn ignored_paths(grant: &WorkspaceGrant) -> Result<&'static str, ProtectionRefusal> {
+    if grant.isolate_ignored {
+        return Err(ProtectionRefusal::Isolation);
+    }
+    Ok("Git-ignored paths are shared with the sandbox, as the profile's 'isolate_ignored = false' says")
+}
+
 /// Plans the protective mounts for what was found in a workspace.
 pub fn plan(facts: &WorkspaceFacts, grant: &WorkspaceGrant) -> Result<ProtectionPlan, ProtectionRefusal> {
+    ignored_paths(grant)?;
     let mut plan = ProtectionPlan::default();
     match &facts.git {
         GitEntry::Absent => plan.notice(
@@ -274,6 +290,15 @@ mod tests {
         assert!(planned(GitEntry::Other, &[]).is_err());
         assert!(planned(GitEntry::Absent, &[(".idea", EntryKind::Symlink)]).is_err());
         assert!(planned(GitEntry::Absent, &[(".idea", EntryKind::File)]).is_err());
+    }
+
+    #[test]
+    fn sharing_ignored_paths_takes_agreement() {
+        let mut grant = WorkspaceGrant { isolate_ignored: true, hide: Vec::new() };
+        let facts = WorkspaceFacts { git: GitEntry::Directory(REPOSITORY), hide: BTreeMap::new() };
+        assert_eq!(plan(&facts, &grant), Err(ProtectionRefusal::Isolation));
+        grant.isolate_ignored = false;
+        assert!(ignored_paths(&grant).unwrap().contains("shared"));
     }
 
     #[test]

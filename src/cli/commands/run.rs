@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use crate::cli::args::{EscapeCharacter, ProjectArgs, StartArgs};
 use crate::cli::error::CliError;
 use crate::cli::open::StreamKind;
-use crate::cli::work::{self, Work};
+use crate::cli::work::{self, Greeting, Work};
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -28,5 +28,6 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         argv: args.command,
         streams: StreamKind::Pipes,
         escape: EscapeCharacter::None,
+        greeting: Greeting::Left,
     })
 }

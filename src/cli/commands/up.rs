@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use crate::cli::args::{EscapeArgs, ProjectArgs, StartArgs};
 use crate::cli::error::CliError;
 use crate::cli::open;
-use crate::cli::work::{self, Work};
+use crate::cli::work::{self, Greeting, Work};
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -30,5 +30,6 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         argv: args.command,
         streams: open::standard_streams(),
         escape: args.escape.escape_char,
+        greeting: Greeting::Shown,
     })
 }
