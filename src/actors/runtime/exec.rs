@@ -28,12 +28,11 @@ use super::runsc::control::{self, Target};
 use super::runsc::log::first_error;
 use super::runsc::pid_file::PidFile;
 use super::supervisor::SupervisorMessage;
-use crate::domain::capabilities;
 use crate::domain::ids::SessionId;
 use crate::domain::runtime::GuestProcess;
 use crate::domain::session::ControlEvent;
 use crate::guest::command_line;
-use crate::policy::sandbox::{DEFAULT_PATH, capability_sets};
+use crate::policy::sandbox::{DEFAULT_PATH, wrapper_capability_sets};
 use crate::wire::lease::{ExecOutcome, InnerProcess};
 
 /// How long a client may take to end after its guest process was killed, or to start the guest process
@@ -348,7 +347,7 @@ fn process_document(process: &GuestProcess) -> serde_json::Value {
         "args": command_line::session(process),
         "env": [format!("PATH={DEFAULT_PATH}")],
         "cwd": "/",
-        "capabilities": capability_sets(&capabilities::session_start().collect::<Vec<_>>()),
+        "capabilities": wrapper_capability_sets(),
     })
 }
 
