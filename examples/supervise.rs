@@ -227,7 +227,20 @@ fn leftovers(base: &Path) -> Vec<String> {
 }
 
 async fn once(base: &Path, workspace: &Path, mapping: &IdMapping, generation: u64) -> (f64, f64) {
-    let plan = plan(base, workspace, mapping, generation);
+    let mut plan = plan(base, workspace, mapping, generation);
+    match std::env::var("BREAK").unwrap_or_default().as_str() {
+        "runsc" => plan.runsc = "/bin/false".into(),
+        "no-runsc" => plan.runsc = "/no/runsc".into(),
+        "slirp" => plan.slirp4netns = "/bin/false".into(),
+        "no-slirp" => plan.slirp4netns = "/no/slirp".into(),
+        "lower" => plan.lower = "/no/lower".into(),
+        "anchor" => plan.anchors[0].path = path("/etc/passwd"),
+        "protect" => plan.workspace.protections[0].path = ".svn".into(),
+        "spec" => plan.oci_spec["root"]["path"] = "/no/root".into(),
+        "init" => plan.oci_spec["process"]["args"] = serde_json::json!(["/bin/echo", "nonsense"]),
+        "hang" => plan.oci_spec["process"]["args"] = serde_json::json!(["/bin/sleep", "1000"]),
+        _ => {}
+    }
     let (ours, theirs) = seqpacket::pair().unwrap();
     let log = std::fs::OpenOptions::new().create(true).append(true).open(base.join("supervisor.log")).unwrap();
     let began = Instant::now();
@@ -254,7 +267,13 @@ async fn once(base: &Path, workspace: &Path, mapping: &IdMapping, generation: u6
                 }
                 break;
             }
-            SupervisorReport::BuildFailed { causes, hints } => panic!("{causes:#?} {hints:#?}"),
+            SupervisorReport::BuildFailed { causes, hints } => {
+                println!("{causes:#?} {hints:#?}");
+                while !matches!(peer.next().await, None | Some(SupervisorReport::TornDown)) {}
+                println!("{:?}, scratch {}", child.wait().await, scratch.exists());
+                assert_eq!(leftovers(base), Vec::<String>::new());
+                return (0.0, 0.0);
+            }
             _ => {}
         }
     }

@@ -64,7 +64,7 @@ pub enum HelperError {
 impl HelperError {
     fn failure(&self) -> Failure {
         let hint = match self {
-            Self::Ended { .. } => "`lazaret doctor` checks slirp4netns and /dev/net/tun",
+            Self::Start(_) | Self::Ended { .. } => "`lazaret doctor` checks slirp4netns and /dev/net/tun",
             _ => return Failure::of(self),
         };
         Failure { hints: vec![hint.to_owned()], ..Failure::of(self) }

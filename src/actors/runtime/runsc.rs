@@ -63,11 +63,11 @@ pub enum RunscError {
         source: io::Error,
     },
     /// runsc ended before the sandbox was ready.
-    #[error("runsc could not start the sandbox, {how}: {said}")]
+    #[error("runsc could not start the sandbox, {how}{said}")]
     Ended {
         /// How it ended.
         how: String,
-        /// What it gave as its reason.
+        /// What it gave as its reason, with a colon before.
         said: String,
     },
     /// No report came in time.
@@ -160,7 +160,7 @@ impl Actor for Runsc {
                 state.began = Instant::now();
                 match start(&state.arguments, myself) {
                     Ok(pidfd) => state.process = Process::Running(pidfd),
-                    Err(error) => state.resource(Event::Failed(Failure::of(&error)), None)?,
+                    Err(error) => state.resource(Event::Failed(error.failure()), None)?,
                 }
             }
             RunscMessage::Created(runsc) => {
@@ -255,7 +255,9 @@ impl RunscError {
             Self::Ended { said, .. } if said.contains("ptrace") => {
                 "runsc needs to trace its own processes: see /proc/sys/kernel/yama/ptrace_scope"
             }
-            Self::Ended { .. } | Self::TimedOut { .. } => "`lazaret doctor` checks what runsc needs",
+            Self::Start { .. } | Self::Ended { .. } | Self::TimedOut { .. } => {
+                "`lazaret doctor` checks what runsc needs"
+            }
             _ => return Failure::of(self),
         };
         Failure { hints: vec![hint.to_owned()], ..Failure::of(self) }
@@ -342,11 +344,11 @@ impl Watch {
             Some(error) => error,
             None => stderr.end().await,
         };
+        let said = if said.is_empty() { said } else { format!(": {said}") };
         let error = match started {
             Ok(Err(NoReport::Invalid(said))) => RunscError::Report { said },
             Ok(_) => RunscError::Ended { how: how.clone(), said },
-            Err(_) if said.is_empty() => RunscError::TimedOut { limit, said },
-            Err(_) => RunscError::TimedOut { limit, said: format!(": {said}") },
+            Err(_) => RunscError::TimedOut { limit, said },
         };
         let _ = actor.cast(RunscMessage::NotReady(error));
         let _ = actor.cast(RunscMessage::Ended(how));
