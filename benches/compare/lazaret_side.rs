@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use fs_err as fs;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, pidfd_open};
 
 use crate::Turn;
@@ -85,11 +85,15 @@ impl<'a> Lazaret<'a> {
         let measured = self.up().and_then(|()| {
             let pair = self.pair()?;
             let sum = |field: &str| pair.iter().map(|process| status(process.pid, field)).sum::<Result<f64>>();
-            // What the start and the last measurement set in motion comes to rest first.
-            std::thread::sleep(Duration::from_secs(2));
+            // What the start and the last measurement set in motion comes to rest first; a pool keeps an
+            // idle thread for ten seconds.
+            std::thread::sleep(Duration::from_secs(12));
             let before = switches(&pair)?;
             std::thread::sleep(IDLE);
-            let woken = switches(&pair)? - before;
+            let woken: f64 = switches(&pair)?
+                .into_iter()
+                .map(|(task, count)| count - before.get(&task).copied().unwrap_or_default())
+                .sum();
             Ok((sum("VmRSS:")? / 1024.0, sum("VmHWM:")? / 1024.0, woken / IDLE.as_secs_f64()))
         });
         let part = |select: fn(&(f64, f64, f64)) -> f64| match &measured {
@@ -117,13 +121,15 @@ impl<'a> Lazaret<'a> {
             .filter_map(|process| pidfd_open(rustix::process::Pid::from_raw(process.pid)?, PidfdFlags::empty()).ok());
         let handles: Vec<_> = handles.collect();
         let begin = Instant::now();
-        let mut down = self.environment.lazaret(["down"]).command();
+        let mut down = self.environment.lazaret(["down", "--yes"]).command();
         let status = down.stdin(Stdio::null()).stdout(Stdio::null()).status()?;
-        for handle in &handles {
-            poll(&mut [PollFd::new(handle, PollFlags::IN)], None)?;
+        ensure!(status.success(), "lazaret down: {status}");
+        let timeout = Timespec { tv_sec: 20, tv_nsec: 0 };
+        for (process, handle) in running.iter().zip(&handles) {
+            let ended = poll(&mut [PollFd::new(handle, PollFlags::IN)], Some(&timeout))?;
+            ensure!(ended == 1, "still there after 20 s: {process}");
         }
         let elapsed = begin.elapsed();
-        ensure!(status.success(), "lazaret down: {status}");
         self.down()?;
         Ok(milliseconds(elapsed))
     }
@@ -182,15 +188,17 @@ fn status(pid: i32, field: &str) -> Result<f64> {
     Ok(line.split_whitespace().next().context("an empty field")?.parse()?)
 }
 
-/// Sums up the voluntary context switches of all threads of the processes: each is a wake-up to come.
-fn switches(processes: &[Process]) -> Result<f64> {
-    let mut sum = 0.0;
+/// Gives the voluntary context switches of every thread of the processes: each is a wake-up to come.
+fn switches(processes: &[Process]) -> Result<BTreeMap<String, f64>> {
+    let mut switches = BTreeMap::new();
     for process in processes {
         for task in fs::read_dir(format!("/proc/{}/task", process.pid))? {
-            let text = fs::read_to_string(task?.path().join("status"))?;
-            let fields: BTreeMap<_, _> = text.lines().filter_map(|line| line.split_once(':')).collect();
-            sum += fields.get("voluntary_ctxt_switches").context("no switches")?.trim().parse::<f64>()?;
+            let path = task?.path();
+            let text = fs::read_to_string(path.join("status"))?;
+            let count = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            let count = count.context("no switches")?.trim().parse()?;
+            switches.insert(path.display().to_string(), count);
         }
     }
-    Ok(sum)
+    Ok(switches)
 }

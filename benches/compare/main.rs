@@ -61,9 +61,10 @@ fn main() -> ExitCode {
 }
 
 fn run(rounds: &Rounds) -> Result<Report> {
-    let environment = Environment::new()?;
+    // Lazaret's processes are told by its environment, so its peers have another one.
+    let (own, environment) = (Environment::new()?, Environment::new()?);
     let rootfs = peers::root_file_system(&environment)?;
-    let mut lazaret = Lazaret::new(&environment);
+    let mut lazaret = Lazaret::new(&own);
     let mut runsc = Runsc::new(&environment, &rootfs)?;
     let mut podman = Podman::new(&environment);
     let mut bubblewrap = Bubblewrap::new(&environment, &rootfs);
@@ -101,7 +102,9 @@ fn run(rounds: &Rounds) -> Result<Report> {
 
     eprintln!("terminal output");
     let mut row = Row::new("terminal output, `cat` of 100 MB, MB a second");
-    peers::write_text(&environment.project().join(peers::TEXT), 100_000_000)?;
+    for project in [own.project(), environment.project()] {
+        peers::write_text(&project.join(peers::TEXT), 100_000_000)?;
+    }
     {
         let mut subjects: Vec<&mut dyn Subject> = vec![&mut lazaret, &mut runsc];
         measure::take_turns(&mut row, &mut subjects, rounds.outputs, |subject| subject.output());

@@ -260,7 +260,7 @@ impl Environment {
             for workspace in &*self.workspaces.borrow() {
                 let Ok(domain) = self.domain_of(profile, workspace) else { continue };
                 if self.storage().domain(&domain).path().exists() {
-                    let down = self.lazaret(["down", "--profile", profile.as_str()]).directory(workspace);
+                    let down = self.lazaret(["down", "--yes", "--profile", profile.as_str()]).directory(workspace);
                     // A Domain that is down already makes this fail, which is fine.
                     drop(down.deadline(Duration::from_secs(20)).run());
                 }

@@ -23,6 +23,9 @@ use super::{command, image, leftovers, network, root, user};
 const PASSED: [&str; 7] =
     ["LAZARET_REQUIRE", "LAZARET_TEST_KEEP", "LAZARET_LOG", "PATH", "RUST_BACKTRACE", "TERM", "LANG"];
 
+/// What the name of a run's directory begins with; its process id follows.
+const PREFIX: &str = "lzt-";
+
 /// Goes through the stages. Gives the exit code when another process ran the cases, and nothing when
 /// this one is to run them.
 pub fn enter() -> Option<ExitCode> {
@@ -61,7 +64,7 @@ fn through_sudo() -> anyhow::Error {
 }
 
 fn as_plain_user() -> Result<()> {
-    let base = make_base(&PathBuf::from(format!("/var/tmp/lzt-{}", std::process::id())))?;
+    let base = make_base()?;
     World {
         binaries: copy_binaries(&base)?,
         image: image::ensure_below(&base).map_err(|error| format!("{error:?}")),
@@ -74,14 +77,24 @@ fn as_plain_user() -> Result<()> {
     Ok(())
 }
 
-fn make_base(path: &Path) -> Result<PathBuf> {
+/// Makes this run's directory, and removes those of runs that were killed.
+fn make_base() -> Result<PathBuf> {
+    for entry in fs::read_dir("/var/tmp")?.flatten() {
+        let name = entry.file_name();
+        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)).and_then(|pid| pid.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            // It may be another user's; then it stays.
+            drop(fs::remove_dir_all(entry.path()));
+        }
+    }
+    let path = &Path::new("/var/tmp").join(format!("{PREFIX}{}", std::process::id()));
     fs::create_dir(path)?;
     fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))?;
     Ok(path.to_owned())
 }
 
 fn as_root() -> Result<ExitCode> {
-    let base = make_base(&PathBuf::from(format!("/var/tmp/lzt-{}", std::process::id())))?;
+    let base = make_base()?;
     let outcome = run_as_root(&base);
     let left = leftovers::processes(&[base.as_os_str().as_encoded_bytes()]);
     for process in &left {
