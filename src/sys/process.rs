@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use rustix::process::{PidfdFlags, Resource, Rlimit, Signal, WaitId, WaitIdOptions};
+use rustix::process::{PidfdFlags, Resource, Rlimit, Signal};
 use rustix::thread::UnshareFlags;
 use tokio::process::Command;
 
@@ -127,18 +127,6 @@ pub fn kill(pidfd: impl AsFd) -> io::Result<()> {
         Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Reaps children that have ended and are not `owned`: those that this process inherited as the
-/// first of its pid namespace. Gives how many.
-pub fn reap_orphans(owned: impl Fn(i32) -> bool) -> usize {
-    let own = rustix::process::getpid().as_raw_nonzero().get();
-    let orphans = procfs::children(own).into_iter().filter(|pid| !owned(*pid));
-    let reaped = orphans.filter_map(rustix::process::Pid::from_raw).filter(|pid| {
-        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-        matches!(rustix::process::waitid(WaitId::Pid(*pid), options), Ok(Some(_)))
-    });
-    reaped.count()
 }
 
 /// Waits until the process behind a pidfd has ended, whether or not it is a child.

@@ -195,7 +195,7 @@ mod tests {
         fs::create_dir_all(tree.join("closed/inner")).unwrap();
         fs::write(tree.join("closed/inner/file"), "").unwrap();
         for path in ["closed/inner", "closed", ""] {
-            fs::set_permissions(tree.join(path), fs::Permissions::from_mode(0)).unwrap();
+            fs::set_permissions(tree.join(path), fs::Permissions::from_mode(0o000)).unwrap();
         }
         remove_tree(&tree).unwrap();
         assert!(!tree.exists());
