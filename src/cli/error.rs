@@ -43,6 +43,8 @@ pub struct CliError {
     pub kind: ErrorKind,
     /// What happened, with its causes.
     pub source: Failure,
+    /// Particulars that are no causes, one line each.
+    pub details: Vec<String>,
     /// What the user can do, one line each.
     pub hints: Vec<String>,
 }
@@ -66,18 +68,35 @@ impl CliError {
 
     /// Makes a failure of Lazaret's own from causes, outermost first.
     pub fn causes(causes: Vec<String>) -> Self {
-        Self { kind: ErrorKind::Own, source: Failure::Causes(causes), hints: Vec::new() }
+        Self { kind: ErrorKind::Own, source: Failure::Causes(causes), details: Vec::new(), hints: Vec::new() }
     }
 
     /// Makes a failure of an error that can show a place in a file.
     pub fn diagnostic(report: impl Into<miette::Report>) -> Self {
-        Self { kind: ErrorKind::Own, source: Failure::Diagnostic(report.into()), hints: Vec::new() }
+        Self {
+            kind: ErrorKind::Own,
+            source: Failure::Diagnostic(report.into()),
+            details: Vec::new(),
+            hints: Vec::new(),
+        }
     }
 
     /// Gives it another kind.
     pub fn with_kind(mut self, kind: ErrorKind) -> Self {
         self.kind = kind;
         self
+    }
+
+    /// Adds a particular, such as one of several differences.
+    pub fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.details.push(detail.into());
+        self
+    }
+
+    /// Tells whether it only says that nobody reads the output any more.
+    pub fn is_broken_pipe(&self) -> bool {
+        let Failure::Error(error) = &self.source else { return false };
+        error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
     }
 
     /// Adds something that the user can do.
@@ -104,6 +123,9 @@ impl CliError {
         }
         for cause in causes {
             text.push_str(&format!("  {} {cause}\n", style.dim("caused by:")));
+        }
+        for detail in &self.details {
+            text.push_str(&format!("  {detail}\n"));
         }
         if let Failure::Diagnostic(report) = &self.source
             && report.source_code().is_some()
@@ -138,7 +160,7 @@ impl CliError {
 
 impl<E: Error + Send + Sync + 'static> From<E> for CliError {
     fn from(error: E) -> Self {
-        Self { kind: ErrorKind::Own, source: Failure::Error(Box::new(error)), hints: Vec::new() }
+        Self { kind: ErrorKind::Own, source: Failure::Error(Box::new(error)), details: Vec::new(), hints: Vec::new() }
     }
 }
 
@@ -159,8 +181,13 @@ mod tests {
     fn causes_and_hints_have_a_line_each() {
         let inner = Step { text: "permission denied", source: None };
         let outer = Step { text: "the lock can't be opened", source: Some(Box::new(inner)) };
-        let error = CliError::from(outer).hint("check the directory's owner");
-        let expected = "lazaret: error: the lock can't be opened\n  caused by: permission denied\nhint: check the directory's owner\n";
+        let error = CliError::from(outer).detail("mode 0755").hint("check the directory's owner");
+        let expected = "\
+lazaret: error: the lock can't be opened
+  caused by: permission denied
+  mode 0755
+hint: check the directory's owner
+";
         assert_eq!(error.render(Style::Plain), expected);
         assert!(error.render(Style::Coloured).contains("\u{1b}["));
     }

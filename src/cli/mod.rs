@@ -30,6 +30,9 @@ pub mod work;
 use std::process::ExitCode;
 
 use clap::Parser;
+use nix::sys::signal::Signal;
+
+use crate::sys::signals::die_by;
 
 pub use error::{CliError, ErrorKind};
 
@@ -48,6 +51,8 @@ pub fn main() -> ExitCode {
     };
     match cli.command.run() {
         Ok(status) => status,
+        // As every tool in front of `head`.
+        Err(error) if error.is_broken_pipe() => die_by(Signal::SIGPIPE),
         Err(error) => error.report(),
     }
 }

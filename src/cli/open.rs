@@ -1,7 +1,7 @@
 //! Opening a session for a command, carrying it, and saying how it ended.
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use super::session::{self, Outcome, SessionError, Streams};
 use super::start::{self, Recovery};
 use super::terminal;
 use crate::core::admission;
-use crate::domain::ids::ConfigFingerprint;
+use crate::domain::ids::{ConfigFingerprint, DomainId};
 use crate::domain::session::{SessionEnd, SessionRequest, Terminal};
 use crate::identity::ClientChannel;
 use crate::sys::pty;
@@ -107,8 +107,12 @@ fn own_streams() -> io::Result<Streams> {
 
 /// Turns how a session ended into how this process ends. After a lost coordinator, what it left
 /// over is removed first.
-pub async fn conclude(outcome: Outcome, recovery: Option<Start>) -> Result<ExitCode, CliError> {
-    let logs = "see what happened: lazaret logs";
+pub async fn conclude(outcome: Outcome, domain: &DomainId, recovery: Option<Start>) -> Result<ExitCode, CliError> {
+    let logs = format!("see what happened: lazaret logs {domain}");
+    if !matches!(outcome, Outcome::Ended(SessionEnd::Exited(_))) && standard_streams() == StreamKind::Terminal {
+        // What the session wrote last may have no end of line.
+        let _ = io::stderr().lock().write_all(b"\n");
+    }
     match outcome {
         Outcome::Ended(SessionEnd::Exited(status)) => Ok(ExitCode::from(status)),
         Outcome::Ended(SessionEnd::NotStarted(text)) => {

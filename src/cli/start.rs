@@ -57,6 +57,7 @@ pub struct Entry {
     runtime: RuntimeRoot,
     wait: Duration,
     progress: ProgressDisplay,
+    checked: bool,
     coordinator: Option<Coordinator>,
     deadline: Option<Instant>,
     trouble: Option<String>,
@@ -74,8 +75,18 @@ impl Entry {
         let domain = DomainId::derive(&start.profile.name, start.workspace.path());
         let runtime = places.runtime(&domain);
         let progress = ProgressDisplay::begin(verbosity);
-        let places = places.clone();
-        Self { places, start, domain, runtime, wait, progress, coordinator: None, deadline: None, trouble: None }
+        Self {
+            places: places.clone(),
+            start,
+            domain,
+            runtime,
+            wait,
+            progress,
+            checked: false,
+            coordinator: None,
+            deadline: None,
+            trouble: None,
+        }
     }
 
     /// Joins or starts the Domain. May be called again after the channel turned out to lead to a
@@ -87,6 +98,7 @@ impl Entry {
                 self.progress.clear();
                 return Ok(channel);
             }
+            self.check_prerequisites().await?;
             match self.attempt().await? {
                 Attempt::Published if vanished < VANISHED_LIMIT => vanished += 1,
                 Attempt::Published => {
@@ -128,11 +140,20 @@ impl Entry {
         }
     }
 
+    /// Sees to it, before the first attempt, that everything is there that a start needs.
+    async fn check_prerequisites(&mut self) -> Result<(), CliError> {
+        if self.checked {
+            return Ok(());
+        }
+        self.checked = true;
+        match prerequisites::first_missing(&self.places).await {
+            Some(missing) => Err(missing.into_error()),
+            None => Ok(()),
+        }
+    }
+
     /// Starts a coordinator and follows it to the outcome.
     async fn attempt(&mut self) -> Result<Attempt, CliError> {
-        if let Some(missing) = prerequisites::first_missing(&self.places).await {
-            return Err(missing.into_error());
-        }
         let coordinator = match Coordinator::start(&self.start, &self.domain).await {
             Ok(coordinator) => &*self.coordinator.insert(coordinator),
             Err(error) => return Err(error.into()),
@@ -278,3 +299,6 @@ pub async fn recover(start: Start) -> Result<Recovery, CliError> {
         Err(_) => Err(CliError::message("removing what the lost sandbox left over takes too long")),
     }
 }
+
+#[cfg(test)]
+mod tests;

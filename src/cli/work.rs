@@ -10,7 +10,7 @@ use super::args::{EscapeCharacter, ProjectArgs, StartArgs};
 use super::config::{self, ConfigDirs, ConfigError, HostPlaces, Loaded};
 use super::error::{CliError, ErrorKind};
 use super::open::{self, Command, StreamKind};
-use super::output;
+use super::output::{self, printable};
 use super::places::Places;
 use super::progress::Verbosity;
 use super::project::Project;
@@ -18,7 +18,9 @@ use super::question;
 use super::session::signals::{Presence, Signals};
 use super::session::{Outcome, SessionError};
 use super::start::Entry;
+use crate::domain::ids::DomainId;
 use crate::domain::profile::Profile;
+use crate::identity::ClientChannel;
 use crate::policy::{explain, protections};
 use crate::wire::bootstrap::StartMode;
 use crate::wire::client::Refusal;
@@ -68,6 +70,7 @@ pub fn run(work: Work) -> Result<ExitCode, CliError> {
         streams: work.streams,
         escape: work.escape,
     };
+    let domain = DomainId::derive(&loaded.profile.name, project.workspace.path());
     let start = places.start(loaded.profile.clone(), project.workspace.clone(), StartMode::Serve);
     let verbosity = if work.start.quiet { Verbosity::Quiet } else { Verbosity::Normal };
     let mut entry = Entry::new(&places, start.clone(), work.start.wait, verbosity);
@@ -76,7 +79,7 @@ pub fn run(work: Work) -> Result<ExitCode, CliError> {
     }
     question::block_on(async {
         let outcome = enter_and_open(&mut entry, &command, &loaded.profile).await?;
-        open::conclude(outcome, Some(start)).await
+        open::conclude(outcome, &domain, Some(start)).await
     })?
 }
 
@@ -113,7 +116,7 @@ async fn enter_and_open(entry: &mut Entry, command: &Command, profile: &Profile)
 }
 
 /// Enters the Domain; a signal meanwhile cancels a start that is under way.
-async fn enter(entry: &mut Entry) -> Result<crate::identity::ClientChannel, CliError> {
+async fn enter(entry: &mut Entry) -> Result<ClientChannel, CliError> {
     let mut signals = Signals::take_over(Presence::Pipes)?;
     let signal = tokio::select! {
         channel = entry.enter() => return channel,
@@ -129,9 +132,10 @@ async fn enter(entry: &mut Entry) -> Result<crate::identity::ClientChannel, CliE
 }
 
 fn configuration_differs(running: &Profile, ours: &Profile) -> CliError {
-    let mut causes = vec!["this project's sandbox runs with a different configuration".to_owned()];
-    causes.extend(explain::difference(running, ours).iter().map(|line| output::printable(line)));
-    CliError::causes(causes)
-        .hint("to use the new configuration: lazaret down, then lazaret up")
+    let error = CliError::message("this project's sandbox runs with a different configuration");
+    let differences = explain::difference(running, ours);
+    let error = differences.iter().fold(error, |error, line| error.detail(printable(line)));
+    error
+        .hint("to use the configuration as it is now: lazaret down, then lazaret up")
         .hint("to join the sandbox as it runs: lazaret attach")
 }

@@ -78,7 +78,7 @@ impl DomainRecord {
     pub fn workspace(&self) -> Option<Workspace> {
         let path = PathBuf::from(OsString::from_vec(unescape(&self.workspace).ok()?));
         let consistent = path.is_absolute() && DomainId::derive(&self.profile, &path) == self.domain;
-        consistent.then(|| Workspace(path))
+        consistent.then_some(Workspace(path))
     }
 }
 

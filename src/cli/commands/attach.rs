@@ -12,6 +12,7 @@ use crate::cli::open::{self, Command};
 use crate::cli::places::Places;
 use crate::cli::{domains, question, start};
 use crate::domain::workspace::{DomainRecord, Workspace};
+use crate::identity::ClientChannel;
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -46,11 +47,11 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     question::block_on(async {
         let channel = join(&places, &record).await?;
         let ended = open::session(channel, &command, None).await?;
-        open::conclude(ended, recovery).await
+        open::conclude(ended, &record.domain, recovery).await
     })?
 }
 
-async fn join(places: &Places, record: &DomainRecord) -> Result<crate::identity::ClientChannel, CliError> {
+async fn join(places: &Places, record: &DomainRecord) -> Result<ClientChannel, CliError> {
     match connect::reach(&places.runtime(&record.domain), &record.domain).await {
         Ok(Reach::Published(channel)) => Ok(*channel),
         Ok(Reach::Changing(error)) => {

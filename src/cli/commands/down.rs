@@ -2,11 +2,13 @@
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
+use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
 use inquire::InquireError;
+use rustix::process::{Pid, PidfdFlags};
 
 use crate::cli::args::{ProjectArgs, StartArgs};
 use crate::cli::connect::{self, Reach};
@@ -17,6 +19,8 @@ use crate::cli::progress::{ProgressDisplay, Verbosity};
 use crate::cli::question::{self, QuestionError};
 use crate::cli::{domains, start};
 use crate::domain::workspace::DomainRecord;
+use crate::identity::ClientChannel;
+use crate::sys::process;
 use crate::wire::client::{ClientMessage, CoordinatorMessage, Refusal};
 
 /// Arguments.
@@ -110,6 +114,8 @@ async fn request(places: &Places, record: &DomainRecord, sessions: LiveSessions)
             Reach::Changing(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     };
+    // Held from here on, so that it can't be another process's later.
+    let coordinator = process_of(&channel);
     let lost = |error| QuestionError::Lost(Some(error));
     channel.send(ClientMessage::Down { with_sessions: sessions == LiveSessions::End }).await.map_err(lost)?;
     match channel.next().await {
@@ -119,12 +125,18 @@ async fn request(places: &Places, record: &DomainRecord, sessions: LiveSessions)
         Some(Err(error)) => return Err(QuestionError::Lost(Some(error)).into()),
         None => return Err(QuestionError::Lost(None).into()),
     }
-    // The connection closes when everything is gone.
+    // The connection closes when everything is gone; then the coordinator itself ends.
     while let Some(Ok(_)) = channel.next().await {}
-    while !matches!(connect::reach(&runtime, &record.domain).await?, Reach::Absent) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
+    if let Some(pidfd) = coordinator {
+        process::ended(pidfd).await?;
     }
     Ok(Answer::Down)
+}
+
+/// Gives a pidfd of the process at the other end of a channel.
+fn process_of(channel: &ClientChannel) -> Option<OwnedFd> {
+    let pid = channel.get_ref().get_ref().0.peer_cred().ok()?.pid()?;
+    rustix::process::pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()
 }
 
 fn confirmed(count: usize, record: &DomainRecord) -> Result<bool, CliError> {

@@ -54,10 +54,6 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     };
     match show(&path, &args, format) {
         Ok(()) => Ok(ExitCode::SUCCESS),
-        // As every tool in front of `head`.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-            crate::sys::signals::die_by(nix::sys::signal::Signal::SIGPIPE)
-        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             Err(CliError::message(format!("{} has no such log yet", record.domain)))
         }
@@ -80,14 +76,16 @@ fn show(path: &Path, args: &Args, format: Format) -> io::Result<()> {
         lines.drain(..lines.len().saturating_sub(count));
     }
     print(&lines, format)?;
-    while args.follow {
+    if !args.follow {
+        return Ok(());
+    }
+    loop {
         std::thread::sleep(POLL);
         lines.clear();
         log.read_lines(&mut lines)?;
         log.follow_rotation(path, &mut lines)?;
         print(&lines, format)?;
     }
-    Ok(())
 }
 
 /// Gives the lines of the file that was rotated away last.
