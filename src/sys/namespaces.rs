@@ -130,18 +130,25 @@ pub(crate) mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::path::Path;
 
-    /// Runs a test in namespaces of its own: gives false outside, after it ran there.
-    pub(crate) fn in_namespaces(test: &str) -> bool {
+    /// Variable that names the directory of a test that runs in namespaces.
+    const DIRECTORY: &str = "LAZARET_TEST_DIRECTORY";
+
+    /// Runs a test in namespaces of its own. Inside, gives a directory to it; outside, nothing, after
+    /// it has passed there and its directory, with no mount in it any more, is removed.
+    pub(crate) fn in_namespaces(test: &str) -> Option<PathBuf> {
         if rustix::process::getpid().is_init() {
-            return true;
+            return Some(std::env::var_os(DIRECTORY).unwrap().into());
         }
+        let directory = tempfile::tempdir().unwrap();
         let arguments = ["test", "--exact", test, "--include-ignored", "--nocapture"];
-        let command = command(Path::new("/proc/self/exe"), &arguments, own_ids());
+        let mut command = command(Path::new("/proc/self/exe"), &arguments, own_ids());
+        command.env = vec![(DIRECTORY.into(), directory.path().into())];
         let output = block_on(run_mapped(command)).unwrap();
         let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
         assert!(output.status.success(), "{}\n{}", text(&output.stdout), text(&output.stderr));
-        assert!(text(&output.stdout).contains("1 passed"), "{} is the test's name?", test);
-        false
+        assert!(text(&output.stdout).contains("1 passed"), "{test} is the test's name?");
+        crate::sys::directories::remove_tree(directory.path()).unwrap();
+        None
     }
 
     pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {

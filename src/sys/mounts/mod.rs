@@ -256,22 +256,20 @@ mod tests {
 
     #[test]
     fn an_overlay_writes_to_its_upper_only() {
-        if !in_namespaces("sys::mounts::tests::an_overlay_writes_to_its_upper_only") {
-            return;
-        }
+        let Some(base) = in_namespaces("sys::mounts::tests::an_overlay_writes_to_its_upper_only") else { return };
         // Separators of overlay options in the paths on purpose.
-        let base = tempfile::Builder::new().prefix("a,b:c\\d ").tempdir().unwrap();
-        let (lower_path, lower) = below(base.path(), "lower");
-        let (upper_path, upper) = below(base.path(), "upper");
-        let (_, work) = below(base.path(), "work");
-        let (merged, _) = below(base.path(), "merged");
+        let (base, _) = below(&base, "a,b:c\\d ");
+        let (lower_path, lower) = below(&base, "lower");
+        let (upper_path, upper) = below(&base, "upper");
+        let (_, work) = below(&base, "work");
+        let (merged, _) = below(&base, "merged");
         fs::write(lower_path.join("file"), "lower").unwrap();
         overlay(lower.as_fd(), upper.as_fd(), work.as_fd(), &merged).unwrap();
         fs::write(merged.join("file"), "upper").unwrap();
         assert_eq!(fs::read_to_string(lower_path.join("file")).unwrap(), "lower");
         assert_eq!(fs::read_to_string(upper_path.join("file")).unwrap(), "upper");
         let identity = mount_identity(&merged).unwrap();
-        assert_ne!(identity.mount_id, mount_identity(base.path()).unwrap().mount_id);
+        assert_ne!(identity.mount_id, mount_identity(&base).unwrap().mount_id);
         let listed = fs::read_to_string("/proc/self/mountinfo").unwrap();
         assert!(
             listed
@@ -285,9 +283,9 @@ mod tests {
 
     #[test]
     fn what_the_kernel_says_about_an_option_is_passed_on() {
-        if !in_namespaces("sys::mounts::tests::what_the_kernel_says_about_an_option_is_passed_on") {
+        let Some(_) = in_namespaces("sys::mounts::tests::what_the_kernel_says_about_an_option_is_passed_on") else {
             return;
-        }
+        };
         let set = |context: BorrowedFd<'_>| fsconfig_set_string(context, "size", "much");
         let error = detached("tmpfs", MountAttrFlags::empty(), set).unwrap_err();
         assert_eq!(error.to_string(), "cannot set up a mount of type tmpfs: tmpfs: Bad value for 'size'");
@@ -295,16 +293,13 @@ mod tests {
 
     #[test]
     fn layers_on_two_file_systems_are_no_overlay() {
-        if !in_namespaces("sys::mounts::tests::layers_on_two_file_systems_are_no_overlay") {
-            return;
-        }
-        let base = tempfile::tempdir().unwrap();
-        let (_, lower) = below(base.path(), "lower");
-        let (shared, _) = below(base.path(), "tmpfs");
+        let Some(base) = in_namespaces("sys::mounts::tests::layers_on_two_file_systems_are_no_overlay") else { return };
+        let (_, lower) = below(&base, "lower");
+        let (shared, _) = below(&base, "tmpfs");
         tmpfs(&shared, 1 << 20, 0o700).unwrap();
         let (_, upper) = below(&shared, "upper");
-        let (_, elsewhere) = below(base.path(), "work");
-        let (merged, _) = below(base.path(), "merged");
+        let (_, elsewhere) = below(&base, "work");
+        let (merged, _) = below(&base, "merged");
         let error = overlay(lower.as_fd(), upper.as_fd(), elsewhere.as_fd(), &merged).unwrap_err();
         let MountError::Configure { filesystem: "overlay", source, .. } = error else { panic!("{error}") };
         assert_eq!(source.raw_os_error(), Some(libc::EINVAL));
@@ -312,21 +307,18 @@ mod tests {
 
     #[test]
     fn binds_are_seen_and_read_only_ones_refuse() {
-        if !in_namespaces("sys::mounts::tests::binds_are_seen_and_read_only_ones_refuse") {
-            return;
-        }
-        let base = tempfile::tempdir().unwrap();
-        let (source_path, source) = below(base.path(), "source");
+        let Some(base) = in_namespaces("sys::mounts::tests::binds_are_seen_and_read_only_ones_refuse") else { return };
+        let (source_path, source) = below(&base, "source");
         let (inner, _) = below(&source_path, "inner");
         tmpfs(&inner, 1 << 20, 0o700).unwrap();
         fs::write(inner.join("file"), "").unwrap();
-        let (plain, _) = below(base.path(), "plain");
+        let (plain, _) = below(&base, "plain");
         bind(source.as_fd(), &plain).unwrap();
         assert!(!plain.join("inner/file").exists());
-        let (recursive, _) = below(base.path(), "recursive");
+        let (recursive, _) = below(&base, "recursive");
         bind_recursive(source.as_fd(), &recursive).unwrap();
         fs::write(recursive.join("inner/file"), "written").unwrap();
-        let (restricted, restricted_fd) = below(base.path(), "restricted");
+        let (restricted, restricted_fd) = below(&base, "restricted");
         bind_read_only(source.as_fd(), restricted_fd.as_fd()).unwrap();
         for file in ["new", "inner/file"] {
             let error = fs::write(restricted.join(file), "").unwrap_err();
@@ -337,9 +329,9 @@ mod tests {
         fs::write(plain.join("new"), "").unwrap();
 
         // Files too, and onto a descriptor.
-        fs::write(base.path().join("config"), "mine").unwrap();
+        fs::write(base.join("config"), "mine").unwrap();
         fs::write(plain.join("config"), "").unwrap();
-        let file = fs::File::open(base.path().join("config")).unwrap();
+        let file = fs::File::open(base.join("config")).unwrap();
         let target = fs::File::open(plain.join("config")).unwrap();
         bind_read_only(file.as_fd(), target.as_fd()).unwrap();
         assert_eq!(fs::read_to_string(plain.join("config")).unwrap(), "mine");
@@ -348,40 +340,33 @@ mod tests {
 
     #[test]
     fn a_tmpfs_has_its_size_and_mode() {
-        if !in_namespaces("sys::mounts::tests::a_tmpfs_has_its_size_and_mode") {
-            return;
-        }
+        let Some(base) = in_namespaces("sys::mounts::tests::a_tmpfs_has_its_size_and_mode") else { return };
         use std::os::unix::fs::PermissionsExt;
-        let base = tempfile::tempdir().unwrap();
-        tmpfs(base.path(), 1 << 20, 0o1777).unwrap();
-        assert_eq!(base.path().metadata().unwrap().permissions().mode() & 0o7777, 0o1777);
-        let error = fs::write(base.path().join("large"), vec![0; 2 << 20]).unwrap_err();
+        tmpfs(&base, 1 << 20, 0o1777).unwrap();
+        assert_eq!(base.metadata().unwrap().permissions().mode() & 0o7777, 0o1777);
+        let error = fs::write(base.join("large"), vec![0; 2 << 20]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }
 
     #[test]
     fn the_probe_for_overlays_leaves_nothing_mounted() {
-        if !in_namespaces("sys::mounts::tests::the_probe_for_overlays_leaves_nothing_mounted") {
+        let Some(base) = in_namespaces("sys::mounts::tests::the_probe_for_overlays_leaves_nothing_mounted") else {
             return;
-        }
-        let base = tempfile::tempdir().unwrap();
-        overlay_supported(base.path()).unwrap();
-        overlay_supported(base.path()).unwrap();
+        };
+        overlay_supported(&base).unwrap();
+        overlay_supported(&base).unwrap();
         let listed = fs::read_to_string("/proc/self/mountinfo").unwrap();
         assert!(!listed.contains("overlay"));
     }
 
     #[test]
     fn a_tree_with_a_mount_in_it_is_not_removed() {
-        if !in_namespaces("sys::mounts::tests::a_tree_with_a_mount_in_it_is_not_removed") {
-            return;
-        }
-        let base = tempfile::tempdir().unwrap();
-        let (precious, fd) = below(base.path(), "precious");
+        let Some(base) = in_namespaces("sys::mounts::tests::a_tree_with_a_mount_in_it_is_not_removed") else { return };
+        let (precious, fd) = below(&base, "precious");
         fs::write(precious.join("file"), "").unwrap();
-        let (target, _) = below(base.path(), "tree/a/b");
+        let (target, _) = below(&base, "tree/a/b");
         bind(fd.as_fd(), &target).unwrap();
-        let error = crate::sys::directories::remove_tree(&base.path().join("tree")).unwrap_err();
+        let error = crate::sys::directories::remove_tree(&base.join("tree")).unwrap_err();
         assert_eq!(error.source.raw_os_error(), Some(libc::EXDEV));
         assert_eq!(error.path, target);
         assert!(precious.join("file").exists());
