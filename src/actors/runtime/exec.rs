@@ -8,62 +8,29 @@
 //! The guest process is `lazaret-guest session`, which gives the session a pid namespace of its own, so
 //! that killing it ends exactly this session's processes. Killing the client would end none of them.
 
-use std::io;
+mod client;
+
 use std::os::fd::OwnedFd;
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use rustix::process::{PidfdFlags, Signal, pidfd_send_signal};
-use serde_json::json;
-use tokio::process::Child;
+use rustix::process::{Signal, pidfd_send_signal};
 use tracing::{debug, info, warn};
 
-use super::children::{Children, Claim};
-use super::process::{self, inner_process};
+use self::client::Client;
+use super::children::Children;
 use super::runsc::command::Sandbox;
 use super::runsc::control::{self, Target};
-use super::runsc::log::first_error;
-use super::runsc::pid_file::PidFile;
 use super::supervisor::SupervisorMessage;
 use crate::domain::ids::SessionId;
 use crate::domain::runtime::GuestProcess;
 use crate::domain::session::ControlEvent;
-use crate::guest::command_line;
-use crate::policy::sandbox::{DEFAULT_PATH, wrapper_capability_sets};
 use crate::wire::lease::{ExecOutcome, InnerProcess};
 
 /// How long a client may take to end after its guest process was killed, or to start the guest process
 /// after the session was told to end.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
-/// runsc's status for its own failures; a guest may use it too.
-const RUNSC_FAILURE: i32 = 128;
-
-/// Why a session's process could not be started.
-#[derive(Debug, thiserror::Error)]
-pub enum ExecError {
-    /// The wrong number of descriptors came with the order.
-    #[error("{given} descriptors came with the session, {needed} are needed")]
-    Descriptors {
-        /// How many came.
-        given: usize,
-        /// How many are needed.
-        needed: usize,
-    },
-    /// The private files can't be written.
-    #[error("can't write {}", path.display())]
-    Files {
-        /// What.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// runsc can't be started.
-    #[error("can't start runsc exec")]
-    Start(#[source] io::Error),
-}
 
 /// What an exec actor is started with.
 pub struct ExecArguments {
@@ -114,12 +81,6 @@ pub struct ExecState {
     began: Instant,
 }
 
-/// The attached client.
-struct Client {
-    process: InnerProcess,
-    pidfd: OwnedFd,
-}
-
 /// News of a session for the supervisor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionNews {
@@ -152,7 +113,7 @@ impl Actor for Exec {
         let ExecArguments { supervisor, session, process, streams, sandbox, directory, children } = arguments;
         let kind = if process.interactive { Streams::Terminal } else { Streams::Pipes };
         let began = Instant::now();
-        let started = start(&process, streams, &sandbox, &directory, &children, &myself);
+        let started = client::start(&process, streams, &sandbox, &directory, &children, &myself);
         let client = match started {
             Ok(client) => Some(client),
             Err(error) => {
@@ -290,138 +251,9 @@ fn forwarded(event: ControlEvent, streams: Streams) -> Forward {
     }
 }
 
-/// Starts the client. This process's copies of the streams are closed when it returns.
-fn start(
-    process: &GuestProcess,
-    streams: Vec<OwnedFd>,
-    sandbox: &Sandbox,
-    directory: &std::path::Path,
-    children: &Children,
-    actor: &ActorRef<ExecMessage>,
-) -> Result<Client, ExecError> {
-    let files = |path: PathBuf| move |source| ExecError::Files { path, source };
-    std::fs::create_dir(directory).map_err(files(directory.to_owned()))?;
-    let document = directory.join("process.json");
-    std::fs::write(&document, process_document(process).to_string()).map_err(files(document.clone()))?;
-    let (pid_path, log) = (directory.join("pid"), directory.join("log"));
-    let pid_file = PidFile::watch(pid_path.clone()).map_err(files(pid_path.clone()))?;
-
-    let mut command = sandbox.command(&log);
-    command.arg("exec").arg("--internal-pid-file").arg(&pid_path).arg("--process").arg(&document).arg(sandbox.name());
-    attach(&mut command, process, streams)?;
-    crate::sys::process::die_with_parent(&mut command);
-    let child = command.spawn().map_err(ExecError::Start)?;
-    let pid = child.id().ok_or(io::ErrorKind::NotFound).map_err(|kind| ExecError::Start(kind.into()))? as i32;
-    let claim = children.claim(pid);
-    let pidfd = rustix::process::Pid::from_raw(pid).ok_or(rustix::io::Errno::SRCH);
-    let pidfd = pidfd.and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()));
-    let pidfd = pidfd.map_err(|error| ExecError::Start(error.into()))?;
-    let process = inner_process(pid).map_err(ExecError::Start)?;
-    tokio::spawn(watch(child, claim, pid_file, log, actor.clone()));
-    Ok(Client { process, pidfd })
-}
-
-fn attach(
-    command: &mut tokio::process::Command,
-    process: &GuestProcess,
-    streams: Vec<OwnedFd>,
-) -> Result<(), ExecError> {
-    let given = streams.len();
-    if process.interactive {
-        let [slave] = <[OwnedFd; 1]>::try_from(streams).map_err(|_| ExecError::Descriptors { given, needed: 1 })?;
-        crate::sys::process::own_terminal(command, slave).map_err(ExecError::Start)
-    } else {
-        let streams = <[OwnedFd; 3]>::try_from(streams).map_err(|_| ExecError::Descriptors { given, needed: 3 })?;
-        let [stdin, stdout, stderr] = streams.map(Stdio::from);
-        command.stdin(stdin).stdout(stdout).stderr(stderr);
-        Ok(())
-    }
-}
-
-/// What runsc is told to execute: the session wrapper, as root of the sandbox with what it needs to make the
-/// session's namespaces. It becomes the session's user before it runs the session's command.
-fn process_document(process: &GuestProcess) -> serde_json::Value {
-    json!({
-        "terminal": process.interactive,
-        "user": { "uid": 0, "gid": 0 },
-        "args": command_line::session(process),
-        "env": [format!("PATH={DEFAULT_PATH}")],
-        "cwd": "/",
-        "capabilities": wrapper_capability_sets(),
-    })
-}
-
-/// Sees the client through its life.
-async fn watch(mut child: Child, claim: Claim, pid_file: PidFile, log: PathBuf, actor: ActorRef<ExecMessage>) {
-    let mut started = None;
-    let status = tokio::select! {
-        biased;
-        written = pid_file.written() => {
-            started = written.ok();
-            announce(started, &actor);
-            child.wait().await
-        }
-        status = child.wait() => status,
-    };
-    drop(claim);
-    if started.is_none() {
-        // A short process may have ended before the event for its file was seen.
-        started = pid_file.read();
-        announce(started, &actor);
-    }
-    let outcome = match status {
-        Ok(status) => classify(started, status, || first_error(&log)),
-        Err(error) => ExecOutcome::NotStarted(error.to_string()),
-    };
-    let _ = actor.cast(ExecMessage::Ended(outcome));
-}
-
-fn announce(guest_pid: Option<i32>, actor: &ActorRef<ExecMessage>) {
-    if let Some(guest_pid) = guest_pid {
-        let _ = actor.cast(ExecMessage::Started { guest_pid });
-    }
-}
-
-/// Tells the guest's own status from runsc's failures, which share the status 128.
-fn classify(guest_pid: Option<i32>, status: ExitStatus, error: impl FnOnce() -> Option<String>) -> ExecOutcome {
-    if let Some(signal) = status.signal() {
-        return ExecOutcome::ClientKilled(signal);
-    }
-    if guest_pid.is_none() {
-        return ExecOutcome::NotStarted(
-            error().unwrap_or_else(|| format!("runsc exec: {}", process::describe(status))),
-        );
-    }
-    match (status.code(), error) {
-        (Some(RUNSC_FAILURE), error) => match error() {
-            Some(error) if error.contains("waiting on pid") => ExecOutcome::SandboxLost(error),
-            _ => ExecOutcome::Exited(RUNSC_FAILURE as u8),
-        },
-        (code, _) => ExecOutcome::Exited(code.unwrap_or_default() as u8),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn exited(code: i32) -> ExitStatus {
-        ExitStatus::from_raw(code << 8)
-    }
-
-    #[test]
-    fn the_three_meanings_of_128_are_told_apart() {
-        let lost = || Some("waiting on pid 7: EOF".to_owned());
-        let refused = || Some("executing processes for container: no such file".to_owned());
-        assert_eq!(classify(Some(7), exited(128), || None), ExecOutcome::Exited(128));
-        assert!(matches!(classify(Some(7), exited(128), lost), ExecOutcome::SandboxLost(_)));
-        assert!(
-            matches!(classify(None, exited(128), refused), ExecOutcome::NotStarted(e) if e.contains("no such file"))
-        );
-        assert_eq!(classify(Some(7), exited(137), || None), ExecOutcome::Exited(137));
-        assert_eq!(classify(Some(7), exited(0), lost), ExecOutcome::Exited(0));
-        assert_eq!(classify(Some(7), ExitStatus::from_raw(9), || None), ExecOutcome::ClientKilled(9));
-    }
 
     #[test]
     fn terminal_events_go_where_they_are_forwarded() {

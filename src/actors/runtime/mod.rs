@@ -18,7 +18,8 @@
 //!
 //! - [`children`]: who waits for which child process
 //! - [`process`]: what owners of a process need to know about it
-//! - [`storage`]: what is removed at the end
+//! - `sessions`: the live sessions and their actors
+//! - `storage`: what is removed at the end
 
 pub mod children;
 pub mod exec;
@@ -28,6 +29,7 @@ pub mod mounts;
 pub mod network;
 pub mod process;
 pub mod runsc;
+mod sessions;
 mod storage;
 pub mod supervisor;
 

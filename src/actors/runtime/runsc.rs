@@ -13,6 +13,7 @@ pub mod command;
 pub mod control;
 pub mod log;
 pub mod pid_file;
+mod watch;
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -23,24 +24,21 @@ use std::time::{Duration, Instant};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use rustix::process::{PidfdFlags, Signal};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
-use tokio::process::{Child, ChildStdout};
 use tracing::{debug, warn};
 
 use self::bundle::BundleError;
 use self::command::Sandbox;
 use self::control::Target;
 use self::pid_file::PidFile;
-use super::children::{Children, Claim};
-use super::process::{self, Drained, inner_process};
+use self::watch::Watch;
+use super::children::Children;
+use super::process;
 use super::supervisor::SupervisorMessage;
 use crate::core::supervision::{Event, Failure};
 use crate::domain::network::ProbeReport;
 use crate::domain::runtime::RuntimePlan;
 use crate::wire::lease::{InnerProcess, SupervisorReport};
 
-/// Largest probe report that is read.
-const REPORT_LIMIT: u64 = 1 << 20;
 /// How long the sandbox may take to start, besides what the probe itself may take.
 const START_ALLOWANCE: Duration = Duration::from_secs(20);
 /// How long a sandbox that was told to end may take before it is killed.
@@ -291,116 +289,9 @@ fn start(arguments: &RunscArguments, actor: ActorRef<RunscMessage>) -> Result<Ow
     };
     let stderr = process::drain(stderr, |line| debug!(line, "runsc"));
     let limit = START_ALLOWANCE + Duration::from_millis(plan.probe.deadline_ms);
-    tokio::spawn(Watch { child, claim, pid, pid_file, stdout, stderr, sandbox: sandbox.clone(), limit, actor }.run());
+    let watch = Watch { child, claim, pid, pid_file, stdout, stderr, sandbox: sandbox.clone(), limit, actor };
+    tokio::spawn(watch.run());
     Ok(pidfd)
-}
-
-/// The task that sees runsc through its life.
-struct Watch {
-    child: Child,
-    claim: Claim,
-    pid: i32,
-    pid_file: PidFile,
-    stdout: ChildStdout,
-    stderr: Drained,
-    sandbox: Sandbox,
-    limit: Duration,
-    actor: ActorRef<RunscMessage>,
-}
-
-/// Why no report came.
-enum NoReport {
-    /// The output ended.
-    Closed,
-    /// Something else was printed.
-    Invalid(String),
-}
-
-impl Watch {
-    async fn run(self) {
-        let Self { mut child, claim, pid, pid_file, stdout, stderr, sandbox, limit, actor } = self;
-        let mut stdout = BufReader::new(stdout);
-        let started = tokio::time::timeout(limit, follow_start(pid, &pid_file, &mut stdout, &actor)).await;
-        drop(pid_file);
-        if let Ok(Ok(report)) = started {
-            let _ = actor.cast(RunscMessage::Probed(report));
-            tokio::spawn(discard(stdout));
-            let how = ended(&mut child).await;
-            drop(claim);
-            let reason = log::first_error(&sandbox.run_log()).map(|said| format!(": {said}")).unwrap_or_default();
-            let _ = actor.cast(RunscMessage::Ended(format!("{how}{reason}")));
-            return;
-        }
-        // A sandbox without a report has no further use. One that closed its output is about to end
-        // and gets the time to say why.
-        let how = tokio::time::timeout(END_TIMEOUT, ended(&mut child)).await;
-        let _ = child.start_kill();
-        let how = match how {
-            Ok(how) => how,
-            Err(_) => ended(&mut child).await,
-        };
-        drop(claim);
-        let said = match log::first_error(&sandbox.run_log()) {
-            Some(error) => error,
-            None => stderr.end().await,
-        };
-        let said = if said.is_empty() { said } else { format!(": {said}") };
-        let error = match started {
-            Ok(Err(NoReport::Invalid(said))) => RunscError::Report { said },
-            Ok(_) => RunscError::Ended { how: how.clone(), said },
-            Err(_) => RunscError::TimedOut { limit, said },
-        };
-        let _ = actor.cast(RunscMessage::NotReady(error));
-        let _ = actor.cast(RunscMessage::Ended(how));
-    }
-}
-
-/// Waits for the pid file, then for the report.
-async fn follow_start(
-    pid: i32,
-    pid_file: &PidFile,
-    stdout: &mut BufReader<ChildStdout>,
-    actor: &ActorRef<RunscMessage>,
-) -> Result<ProbeReport, NoReport> {
-    let announce = || {
-        if let Ok(runsc) = inner_process(pid) {
-            let _ = actor.cast(RunscMessage::Created(runsc));
-        }
-    };
-    let line = async {
-        let mut line = vec![];
-        let read = stdout.take(REPORT_LIMIT).read_until(b'\n', &mut line).await;
-        read.map(|_| line).unwrap_or_default()
-    };
-    tokio::pin!(line);
-    let line = tokio::select! {
-        biased;
-        _ = pid_file.written() => {
-            announce();
-            line.await
-        }
-        // The report may overtake the event that announces the file.
-        line = &mut line => {
-            if pid_file.read().is_some() {
-                announce();
-            }
-            line
-        }
-    };
-    if line.is_empty() {
-        return Err(NoReport::Closed);
-    }
-    serde_json::from_slice(&line).map_err(|_| NoReport::Invalid(log::bounded(&String::from_utf8_lossy(&line))))
-}
-
-/// Reads and drops what the sandbox's first process may still print.
-async fn discard(mut output: BufReader<ChildStdout>) {
-    let mut buffer = [0u8; 512];
-    while matches!(output.read(&mut buffer).await, Ok(1..)) {}
-}
-
-async fn ended(child: &mut Child) -> String {
-    child.wait().await.map_or_else(|error| error.to_string(), process::describe)
 }
 
 #[cfg(test)]

@@ -9,25 +9,23 @@
 //!   While building the build fails, later the sandbox counts as lost.
 //! - `exec`, one a session: that session is ended in the sandbox and reported as lost, and no other.
 
-use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
-use rustix::process::Signal;
 use tokio::task::JoinHandle;
 use tracing::{debug, error, info, warn};
 
 use super::children::Children;
-use super::exec::{Exec, ExecArguments, ExecMessage, SessionNews};
+use super::exec::SessionNews;
 use super::helper::{Helper, HelperArguments, HelperMessage, PreparedHelper};
 use super::lease::{LeaseArguments, LeaseLink, LeaseMessage, ReceivedOrder};
 use super::mounts::{Mounts, MountsArguments, MountsMessage};
 use super::network::{Network, NetworkArguments, NetworkMessage};
 use super::runsc::command::Sandbox;
-use super::runsc::control::{self, Target};
 use super::runsc::{Runsc, RunscArguments, RunscMessage};
+use super::sessions::{Sessions, Start};
 use super::storage;
 use crate::core::supervision::{Effect, Event, Failure, Phase};
 use crate::domain::ids::SessionId;
@@ -43,10 +41,6 @@ const TEAR_DOWN_DEADLINE: Duration = Duration::from_secs(20);
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the end of a session waits for news of the sandbox itself.
 const SETTLE_TIME: Duration = Duration::from_millis(50);
-/// Status of a process that was ended by SIGKILL.
-const KILLED: u8 = 128 + 9;
-/// Sessions at a time. Each costs a runsc client of 20 MB.
-const SESSION_LIMIT: usize = 256;
 
 /// What the supervisor is started with.
 pub struct SupervisorArguments {
@@ -76,35 +70,18 @@ pub enum SupervisorMessage {
 pub struct SupervisorState {
     phase: Phase,
     plan: Arc<RuntimePlan>,
-    sandbox: Sandbox,
-    children: Children,
     began: Instant,
     lease: ActorRef<LeaseMessage>,
     helper: ActorRef<HelperMessage>,
     network: ActorRef<NetworkMessage>,
     mounts: ActorRef<MountsMessage>,
     runsc: ActorRef<RunscMessage>,
-    sessions: HashMap<SessionId, Session>,
-    sessions_begun: u64,
+    sessions: Sessions,
     /// Set when the sandbox is gone but its sessions' clients are still ending.
     sandbox_gone: Option<Event>,
     /// Why the sandbox is lost.
     lost: Option<String>,
     deadline: Option<JoinHandle<()>>,
-}
-
-/// One session.
-struct Session {
-    actor: ActorRef<ExecMessage>,
-    guest_pid: Option<i32>,
-    kill: Kill,
-}
-
-/// Whether a session was told to end.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kill {
-    NotOrdered,
-    Ordered,
 }
 
 /// The root actor.
@@ -141,16 +118,13 @@ impl Actor for Supervisor {
         Ok(SupervisorState {
             phase: Phase::default(),
             plan,
-            sandbox,
-            children,
             began,
             lease,
             helper,
             network,
             mounts,
             runsc,
-            sessions: HashMap::new(),
-            sessions_begun: 0,
+            sessions: Sessions::new(sandbox, children),
             sandbox_gone: None,
             lost: None,
             deadline: None,
@@ -170,7 +144,7 @@ impl Actor for Supervisor {
                 drop(permit);
             }
             SupervisorMessage::Resource(Event::SandboxGone, report) if !state.sessions.is_empty() => {
-                debug!(sessions = state.sessions.len(), "waiting for the sessions' clients");
+                debug!("waiting for the sessions' clients");
                 debug_assert!(report.is_none());
                 state.sandbox_gone = Some(Event::SandboxGone);
             }
@@ -298,25 +272,11 @@ impl SupervisorState {
             CoordinatorOrder::StartSession { session, process } => {
                 self.start_session(myself, session, process, fds).await?;
             }
-            CoordinatorOrder::SignalSession { session, event } => self.tell(&session, ExecMessage::Signal(event)),
-            CoordinatorOrder::KillSession { session } => {
-                if let Some(entry) = self.sessions.get_mut(&session) {
-                    entry.kill = Kill::Ordered;
-                }
-                self.tell(&session, ExecMessage::Kill);
-            }
+            CoordinatorOrder::SignalSession { session, event } => self.sessions.signal(&session, event),
+            CoordinatorOrder::KillSession { session } => self.sessions.kill(&session),
             CoordinatorOrder::TearDown => self.step(myself, Event::TearDownOrdered, None).await?,
         }
         Ok(())
-    }
-
-    /// Tells a session's actor. A session that has ended meanwhile is not an error: the coordinator
-    /// learns of it from the report that is on its way.
-    fn tell(&self, session: &SessionId, message: ExecMessage) {
-        match self.sessions.get(session) {
-            Some(entry) => drop(entry.actor.cast(message)),
-            None => debug!(%session, "an order for a session that is not there"),
-        }
     }
 
     async fn start_session(
@@ -326,34 +286,23 @@ impl SupervisorState {
         process: GuestProcess,
         streams: Vec<OwnedFd>,
     ) -> Result<(), ActorProcessingErr> {
-        let refusal = if !self.phase.serves_sessions() {
-            Some("the sandbox is not ready")
-        } else if self.sessions.contains_key(&session) {
-            // The running one keeps its identity; answering would end it for the coordinator.
-            warn!(%session, "a session is started twice");
-            return Ok(());
-        } else if self.sessions.len() >= SESSION_LIMIT {
-            Some("the sandbox has too many sessions")
+        let start = if self.phase.serves_sessions() {
+            self.sessions.start(myself, session.clone(), process, streams).await?
         } else {
-            None
+            Start::Refused("the sandbox is not ready")
         };
-        if let Some(reason) = refusal {
-            let outcome = ExecOutcome::NotStarted(reason.to_owned());
-            return self.report(SupervisorReport::SessionEnded { session, outcome });
+        match start {
+            Start::Begun => Ok(()),
+            Start::Already => {
+                // The running one keeps its identity; an answer would end it for the coordinator.
+                warn!(%session, "a session is started twice");
+                Ok(())
+            }
+            Start::Refused(reason) => {
+                let outcome = ExecOutcome::NotStarted(reason.to_owned());
+                self.report(SupervisorReport::SessionEnded { session, outcome })
+            }
         }
-        self.sessions_begun += 1;
-        let arguments = ExecArguments {
-            supervisor: myself.clone(),
-            session: session.clone(),
-            process,
-            streams,
-            sandbox: self.sandbox.clone(),
-            directory: self.sandbox.exec_directory(self.sessions_begun),
-            children: self.children.clone(),
-        };
-        let actor = spawn(myself, Exec, arguments).await?;
-        self.sessions.insert(session, Session { actor, guest_pid: None, kill: Kill::NotOrdered });
-        Ok(())
     }
 
     async fn session_news(
@@ -364,13 +313,12 @@ impl SupervisorState {
     ) -> Result<(), ActorProcessingErr> {
         match news {
             SessionNews::Started { exec, guest_pid } => {
-                if let Some(entry) = self.sessions.get_mut(&session) {
-                    entry.guest_pid = Some(guest_pid);
+                if self.sessions.started(&session, guest_pid) {
                     self.report(SupervisorReport::SessionStarted { session, exec, guest_pid })?;
                 }
             }
             SessionNews::Ended(outcome) => {
-                if self.may_be_loss(&session, &outcome) {
+                if self.phase.serves_sessions() && self.sessions.may_be_loss(&session, &outcome) {
                     let settled = move || SupervisorMessage::Session(session, SessionNews::Settled(outcome));
                     myself.send_after(SETTLE_TIME, settled);
                 } else {
@@ -385,22 +333,15 @@ impl SupervisorState {
         Ok(())
     }
 
-    /// Tells whether a session's end may be the first sign of a lost sandbox: when one ends in order, runsc
-    /// reports all its processes as killed, a moment before its attached client ends.
-    fn may_be_loss(&self, session: &SessionId, outcome: &ExecOutcome) -> bool {
-        let asked_for = self.sessions.get(session).is_none_or(|entry| entry.kill == Kill::Ordered);
-        *outcome == ExecOutcome::Exited(KILLED) && self.phase.serves_sessions() && !asked_for
-    }
-
     async fn end_session(
         &mut self,
         myself: &ActorRef<SupervisorMessage>,
         session: SessionId,
         outcome: ExecOutcome,
     ) -> Result<(), ActorProcessingErr> {
-        let Some(ended) = self.sessions.remove(&session) else { return Ok(()) };
-        // Here and not by the actor itself: the event of its end would overtake its last message.
-        ended.actor.stop(None);
+        if !self.sessions.end(&session) {
+            return Ok(());
+        }
         self.report(SupervisorReport::SessionEnded { session, outcome })?;
         if self.sessions.is_empty()
             && let Some(event) = self.sandbox_gone.take()
@@ -428,18 +369,9 @@ impl SupervisorState {
             // What it would have reported in a teardown comes from nobody any more.
             return self.step_in_place_of(myself, id).await;
         }
-        let session = self.sessions.iter().find(|(_, entry)| entry.actor.get_id() == id);
-        if let Some((session, entry)) = session.map(|(session, entry)| (session.clone(), entry.guest_pid)) {
+        if let Some(session) = self.sessions.carried_by(id) {
             error!(%session, how, "a session's actor ended");
-            if let Some(guest_pid) = entry {
-                let (sandbox, children) = (self.sandbox.clone(), self.children.clone());
-                tokio::spawn(async move {
-                    let killed = control::signal(&sandbox, &children, Target::Process(guest_pid), Signal::KILL);
-                    if let Err(error) = killed.await {
-                        warn!(%error, "a session without an actor could not be ended");
-                    }
-                });
-            }
+            self.sessions.abandon(&session);
             let outcome = ExecOutcome::SandboxLost(format!("the session's actor ended: {how}"));
             self.end_session(myself, session, outcome).await?;
         }
@@ -476,7 +408,8 @@ impl SupervisorState {
     }
 }
 
-async fn spawn<A: Actor>(
+/// Spawns a child of the supervisor.
+pub(super) async fn spawn<A: Actor>(
     parent: &ActorRef<SupervisorMessage>,
     actor: A,
     arguments: A::Arguments,

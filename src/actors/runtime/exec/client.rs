@@ -1,0 +1,190 @@
+//! The `runsc exec` client of one session: how it is started, followed, and what its end means.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+
+use ractor::ActorRef;
+use rustix::process::PidfdFlags;
+use serde_json::json;
+use tokio::process::Child;
+
+use super::ExecMessage;
+use crate::actors::runtime::children::{Children, Claim};
+use crate::actors::runtime::process::{self, inner_process};
+use crate::actors::runtime::runsc::command::Sandbox;
+use crate::actors::runtime::runsc::log::first_error;
+use crate::actors::runtime::runsc::pid_file::PidFile;
+use crate::domain::runtime::GuestProcess;
+use crate::guest::command_line;
+use crate::policy::sandbox::{DEFAULT_PATH, wrapper_capability_sets};
+use crate::wire::lease::{ExecOutcome, InnerProcess};
+
+/// runsc's status for its own failures; a guest may use it too.
+const RUNSC_FAILURE: i32 = 128;
+
+/// Why a session's process could not be started.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ExecError {
+    /// The wrong number of descriptors came with the order.
+    #[error("{given} descriptors came with the session, {needed} are needed")]
+    Descriptors {
+        /// How many came.
+        given: usize,
+        /// How many are needed.
+        needed: usize,
+    },
+    /// The private files can't be written.
+    #[error("can't write {}", path.display())]
+    Files {
+        /// What.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// runsc can't be started.
+    #[error("can't start runsc exec")]
+    Start(#[source] io::Error),
+}
+
+/// The attached client.
+pub(super) struct Client {
+    pub(super) process: InnerProcess,
+    pub(super) pidfd: OwnedFd,
+}
+
+/// Starts the client. This process's copies of the streams are closed when it returns.
+pub(super) fn start(
+    process: &GuestProcess,
+    streams: Vec<OwnedFd>,
+    sandbox: &Sandbox,
+    directory: &Path,
+    children: &Children,
+    actor: &ActorRef<ExecMessage>,
+) -> Result<Client, ExecError> {
+    let files = |path: PathBuf| move |source| ExecError::Files { path, source };
+    std::fs::create_dir(directory).map_err(files(directory.to_owned()))?;
+    let document = directory.join("process.json");
+    std::fs::write(&document, process_document(process).to_string()).map_err(files(document.clone()))?;
+    let (pid_path, log) = (directory.join("pid"), directory.join("log"));
+    let pid_file = PidFile::watch(pid_path.clone()).map_err(files(pid_path.clone()))?;
+
+    let mut command = sandbox.command(&log);
+    command.arg("exec").arg("--internal-pid-file").arg(&pid_path).arg("--process").arg(&document).arg(sandbox.name());
+    attach(&mut command, process, streams)?;
+    crate::sys::process::die_with_parent(&mut command);
+    let child = command.spawn().map_err(ExecError::Start)?;
+    let pid = child.id().ok_or(io::ErrorKind::NotFound).map_err(|kind| ExecError::Start(kind.into()))? as i32;
+    let claim = children.claim(pid);
+    let pidfd = rustix::process::Pid::from_raw(pid).ok_or(rustix::io::Errno::SRCH);
+    let pidfd = pidfd.and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()));
+    let pidfd = pidfd.map_err(|error| ExecError::Start(error.into()))?;
+    let process = inner_process(pid).map_err(ExecError::Start)?;
+    tokio::spawn(watch(child, claim, pid_file, log, actor.clone()));
+    Ok(Client { process, pidfd })
+}
+
+fn attach(
+    command: &mut tokio::process::Command,
+    process: &GuestProcess,
+    streams: Vec<OwnedFd>,
+) -> Result<(), ExecError> {
+    let given = streams.len();
+    if process.interactive {
+        let [slave] = <[OwnedFd; 1]>::try_from(streams).map_err(|_| ExecError::Descriptors { given, needed: 1 })?;
+        crate::sys::process::own_terminal(command, slave).map_err(ExecError::Start)
+    } else {
+        let streams = <[OwnedFd; 3]>::try_from(streams).map_err(|_| ExecError::Descriptors { given, needed: 3 })?;
+        let [stdin, stdout, stderr] = streams.map(Stdio::from);
+        command.stdin(stdin).stdout(stdout).stderr(stderr);
+        Ok(())
+    }
+}
+
+/// What runsc is told to execute: the session wrapper, as root of the sandbox with what it needs to make the
+/// session's namespaces. It becomes the session's user before it runs the session's command.
+fn process_document(process: &GuestProcess) -> serde_json::Value {
+    json!({
+        "terminal": process.interactive,
+        "user": { "uid": 0, "gid": 0 },
+        "args": command_line::session(process),
+        "env": [format!("PATH={DEFAULT_PATH}")],
+        "cwd": "/",
+        "capabilities": wrapper_capability_sets(),
+    })
+}
+
+/// Sees the client through its life.
+async fn watch(mut child: Child, claim: Claim, pid_file: PidFile, log: PathBuf, actor: ActorRef<ExecMessage>) {
+    let mut started = None;
+    let status = tokio::select! {
+        biased;
+        written = pid_file.written() => {
+            started = written.ok();
+            announce(started, &actor);
+            child.wait().await
+        }
+        status = child.wait() => status,
+    };
+    drop(claim);
+    if started.is_none() {
+        // A short process may have ended before the event for its file was seen.
+        started = pid_file.read();
+        announce(started, &actor);
+    }
+    let outcome = match status {
+        Ok(status) => classify(started, status, || first_error(&log)),
+        Err(error) => ExecOutcome::NotStarted(error.to_string()),
+    };
+    let _ = actor.cast(ExecMessage::Ended(outcome));
+}
+
+fn announce(guest_pid: Option<i32>, actor: &ActorRef<ExecMessage>) {
+    if let Some(guest_pid) = guest_pid {
+        let _ = actor.cast(ExecMessage::Started { guest_pid });
+    }
+}
+
+/// Tells the guest's own status from runsc's failures, which share the status 128.
+fn classify(guest_pid: Option<i32>, status: ExitStatus, error: impl FnOnce() -> Option<String>) -> ExecOutcome {
+    if let Some(signal) = status.signal() {
+        return ExecOutcome::ClientKilled(signal);
+    }
+    if guest_pid.is_none() {
+        return ExecOutcome::NotStarted(
+            error().unwrap_or_else(|| format!("runsc exec: {}", process::describe(status))),
+        );
+    }
+    match (status.code(), error) {
+        (Some(RUNSC_FAILURE), error) => match error() {
+            Some(error) if error.contains("waiting on pid") => ExecOutcome::SandboxLost(error),
+            _ => ExecOutcome::Exited(RUNSC_FAILURE as u8),
+        },
+        (code, _) => ExecOutcome::Exited(code.unwrap_or_default() as u8),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exited(code: i32) -> ExitStatus {
+        ExitStatus::from_raw(code << 8)
+    }
+
+    #[test]
+    fn the_three_meanings_of_128_are_told_apart() {
+        let lost = || Some("waiting on pid 7: EOF".to_owned());
+        let refused = || Some("executing processes for container: no such file".to_owned());
+        assert_eq!(classify(Some(7), exited(128), || None), ExecOutcome::Exited(128));
+        assert!(matches!(classify(Some(7), exited(128), lost), ExecOutcome::SandboxLost(_)));
+        assert!(
+            matches!(classify(None, exited(128), refused), ExecOutcome::NotStarted(e) if e.contains("no such file"))
+        );
+        assert_eq!(classify(Some(7), exited(137), || None), ExecOutcome::Exited(137));
+        assert_eq!(classify(Some(7), exited(0), lost), ExecOutcome::Exited(0));
+        assert_eq!(classify(Some(7), ExitStatus::from_raw(9), || None), ExecOutcome::ClientKilled(9));
+    }
+}
