@@ -406,8 +406,9 @@ impl Changes {
             return Ok(());
         }
         if entry.header().entry_type() != EntryType::XGlobalHeader {
-            self.highest_uid = self.highest_uid.max(entry.header().uid()?);
-            self.highest_gid = self.highest_gid.max(entry.header().gid()?);
+            // Some writers leave the fields empty, which umoci reads as 0.
+            self.highest_uid = self.highest_uid.max(entry.header().uid().unwrap_or(0));
+            self.highest_gid = self.highest_gid.max(entry.header().gid().unwrap_or(0));
         }
         if interests.contains(&path) {
             let node = match entry.header().entry_type() {

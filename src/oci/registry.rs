@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use oci_client::client::{BlobResponse, ClientConfig, ClientProtocol};
+use oci_client::client::{BlobResponse, Certificate, CertificateEncoding, ClientConfig, ClientProtocol};
 use oci_client::errors::{OciDistributionError, OciErrorCode};
 use oci_client::manifest::OciDescriptor;
 use oci_client::secrets::RegistryAuth;
@@ -20,6 +20,9 @@ use super::blobs::{Begin, Blob, BlobDigest, BlobError, BlobStore, PartialBlob};
 use super::credentials::{self, Credentials};
 use super::manifest::{MANIFEST_LIMIT, MANIFEST_TYPES};
 use super::untrusted::printable;
+
+/// What registries are told.
+const USER_AGENT: &str = concat!("lazaret/", env!("CARGO_PKG_VERSION"));
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -45,6 +48,9 @@ pub enum RegistryError {
     /// The HTTP client can't be made.
     #[error("the HTTP client can't be set up")]
     Client(#[source] Box<OciDistributionError>),
+    /// A certificate can't be made.
+    #[error("a certificate for no one can't be made")]
+    Certificate(#[source] rcgen::Error),
     /// The registry does not have it (404).
     #[error("registry {registry} has no {what} (404)")]
     NotFound {
@@ -156,20 +162,12 @@ impl Registry {
             true => ("http", ClientProtocol::HttpsExcept(vec![registry])),
             false => ("https", ClientProtocol::Https),
         };
-        let config = ClientConfig {
-            protocol,
-            connect_timeout: Some(CONNECT_TIMEOUT),
-            read_timeout: Some(READ_TIMEOUT),
-            user_agent: concat!("lazaret/", env!("CARGO_PKG_VERSION")),
-            ..ClientConfig::default()
-        };
-        let client = Client::try_from(config).map_err(|error| RegistryError::Client(Box::new(error)))?;
-        let http = reqwest::Client::builder()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .read_timeout(READ_TIMEOUT)
-            .user_agent(concat!("lazaret/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|error| RegistryError::Client(Box::new(error.into())))?;
+        let (client, http) = match clients(&protocol, &[]) {
+            // A machine may have no certificates, which plain HTTP does not need: then none is trusted.
+            Err(_) if plain => clients(&protocol, &[untrusted_root()?]),
+            clients => clients,
+        }
+        .map_err(|error| RegistryError::Client(Box::new(error)))?;
         let asked = reference.clone();
         // Credential helpers are programs that may take their time.
         let credentials = tokio::task::spawn_blocking(move || credentials::find(&asked)).await?;
@@ -406,6 +404,31 @@ impl Registry {
             _ => RegistryError::Status { registry, what, code, message: printable(message) },
         }
     }
+}
+
+/// Makes both HTTP clients; they trust `only` these roots when there are any, else the system's.
+fn clients(protocol: &ClientProtocol, only: &[Certificate]) -> Result<(Client, reqwest::Client), OciDistributionError> {
+    let config = ClientConfig {
+        protocol: protocol.clone(),
+        connect_timeout: Some(CONNECT_TIMEOUT),
+        read_timeout: Some(READ_TIMEOUT),
+        user_agent: USER_AGENT,
+        tls_certs_only: only.to_vec(),
+        ..ClientConfig::default()
+    };
+    let mut http = reqwest::Client::builder();
+    if !only.is_empty() {
+        let roots = only.iter().map(|root| reqwest::Certificate::from_der(&root.data));
+        http = http.tls_certs_only(roots.collect::<Result<Vec<_>, _>>()?);
+    }
+    let http = http.connect_timeout(CONNECT_TIMEOUT).read_timeout(READ_TIMEOUT).user_agent(USER_AGENT).build()?;
+    Ok((Client::try_from(config)?, http))
+}
+
+/// Makes a root certificate whose key nobody has.
+fn untrusted_root() -> Result<Certificate, RegistryError> {
+    let made = rcgen::generate_simple_self_signed(Vec::new()).map_err(RegistryError::Certificate)?;
+    Ok(Certificate { encoding: CertificateEncoding::Der, data: made.cert.der().to_vec() })
 }
 
 /// Tells whether a registry is on this machine's loopback, where TLS would add nothing.

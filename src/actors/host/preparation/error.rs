@@ -167,8 +167,11 @@ fn registry_hints(error: &RegistryError) -> Vec<String> {
         RegistryError::WrongManifest { .. } => {
             vec!["do not use this image: the registry or something on the way changed it".to_owned()]
         }
+        RegistryError::Client(_) => {
+            vec!["if certificates are what is missing: sudo apt-get install ca-certificates".to_owned()]
+        }
         RegistryError::Reference { .. }
-        | RegistryError::Client(_)
+        | RegistryError::Certificate(_)
         | RegistryError::LargeManifest(_)
         | RegistryError::Task(_) => Vec::new(),
     }
