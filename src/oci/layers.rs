@@ -7,28 +7,21 @@
 //! reading the layers once more for what it points at, within the image and a bounded number of times.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::rc::Rc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use tar::EntryType;
-
 use super::accounts::Accounts;
 use super::blobs::{BlobDigest, BlobError, BlobStore};
 use super::decode::{Gauge, Meter, decompress};
 use super::manifest::Layer;
+use super::tree::{Changes, FILE_LIMIT, ImagePath, LINK_LIMIT, Search, merge};
 use super::untrusted::tame;
-
-/// Largest account file that is read, in bytes.
-const FILE_LIMIT: u64 = 1 << 20;
 
 /// Most bytes of headers, long names and extended attributes before one tar entry.
 const HEADER_LIMIT: u64 = 4 << 20;
-
-/// Most links that are followed to an account file.
-const LINK_LIMIT: usize = 8;
 
 /// A layer that can't be read.
 #[derive(Debug, thiserror::Error)]
@@ -91,29 +84,6 @@ pub struct Reading {
     pub highest_gid: u64,
 }
 
-/// A path in the image without leading slash, components cleaned.
-type ImagePath = Vec<u8>;
-
-/// What a layer has at a path.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Node {
-    Directory,
-    File(Vec<u8>),
-    /// A symbolic link's target as it stands, or a hard link's, made absolute.
-    Link(Vec<u8>),
-    Other,
-}
-
-/// What one layer does to the paths of interest.
-#[derive(Debug, Default)]
-struct Changes {
-    removed: BTreeSet<ImagePath>,
-    opaque: BTreeSet<ImagePath>,
-    nodes: BTreeMap<ImagePath, Node>,
-    highest_uid: u64,
-    highest_gid: u64,
-}
-
 /// Verifies the layers and reads the account files; at most `available` bytes are uncompressed.
 pub fn read(store: &BlobStore, layers: &[Layer], available: u64) -> Result<Reading, LayerError> {
     let mut wanted = [Search::new("etc/passwd"), Search::new("etc/group")];
@@ -124,8 +94,8 @@ pub fn read(store: &BlobStore, layers: &[Layer], available: u64) -> Result<Readi
         for search in &mut wanted {
             search.advance(&view)?;
         }
-        if wanted.iter().all(|search| search.found.is_some()) {
-            let [passwd, group] = wanted.map(|search| search.found.unwrap_or_default());
+        if let [Some(passwd), Some(group)] = wanted.each_ref().map(Search::found) {
+            let (passwd, group) = (passwd.to_vec(), group.to_vec());
             return Ok(Reading {
                 accounts: Accounts { passwd, group },
                 unpacked,
@@ -134,109 +104,6 @@ pub fn read(store: &BlobStore, layers: &[Layer], available: u64) -> Result<Readi
             });
         }
     }
-}
-
-/// Where the search for one file stands.
-struct Search {
-    name: String,
-    at: ImagePath,
-    links: usize,
-    found: Option<Vec<u8>>,
-}
-
-impl Search {
-    fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), at: name.into(), links: 0, found: None }
-    }
-
-    /// Gives the path that is looked for and its parents, or nothing when it is found.
-    fn interests(&self) -> Vec<ImagePath> {
-        if self.found.is_some() { Vec::new() } else { self.parents().chain([self.at.clone()]).collect() }
-    }
-
-    fn parents(&self) -> impl Iterator<Item = ImagePath> {
-        self.at.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(end, _)| self.at[..end].to_vec())
-    }
-
-    /// Looks at the merged layers: finds the file, or finds it missing, or learns of a link to follow.
-    fn advance(&mut self, view: &BTreeMap<ImagePath, Node>) -> Result<(), LayerError> {
-        if self.found.is_some() {
-            return Ok(());
-        }
-        for parent in self.parents().collect::<Vec<_>>() {
-            match view.get(&parent) {
-                None | Some(Node::Directory) => {}
-                Some(Node::Link(target)) => return self.follow(&parent, &target.clone()),
-                Some(Node::File(_) | Node::Other) => {
-                    self.found = Some(Vec::new());
-                    return Ok(());
-                }
-            }
-        }
-        match view.get(&self.at) {
-            None => self.found = Some(Vec::new()),
-            Some(Node::File(content)) if content.len() as u64 > FILE_LIMIT => {
-                return Err(LayerError::LargeFile(self.name.clone()));
-            }
-            Some(Node::File(content)) => self.found = Some(content.clone()),
-            Some(Node::Link(target)) => return self.follow(&self.at.clone(), &target.clone()),
-            Some(Node::Directory | Node::Other) => return Err(LayerError::NotAFile(self.name.clone())),
-        }
-        Ok(())
-    }
-
-    /// Continues where the link at `link`, on the way or at its end, points.
-    fn follow(&mut self, link: &[u8], target: &[u8]) -> Result<(), LayerError> {
-        self.links += 1;
-        if self.links > LINK_LIMIT {
-            return Err(LayerError::LinkLoop(self.name.clone()));
-        }
-        let parent = link.iter().rposition(|byte| *byte == b'/').map_or(&b""[..], |end| &link[..end]);
-        let rest = &self.at[link.len()..];
-        let joined = if target.starts_with(b"/") { target.to_vec() } else { [parent, b"/", target].concat() };
-        self.at = clean(&[joined.as_slice(), rest].concat());
-        Ok(())
-    }
-}
-
-/// Lays the layers' changes over each other.
-fn merge(layers: &[Changes], interests: &BTreeSet<ImagePath>) -> BTreeMap<ImagePath, Node> {
-    let mut view = BTreeMap::new();
-    for layer in layers {
-        for path in interests {
-            if layer.hides(path) {
-                view.remove(path);
-            }
-            if let Some(node) = layer.nodes.get(path) {
-                view.insert(path.clone(), node.clone());
-            }
-        }
-    }
-    view
-}
-
-impl Changes {
-    /// Tells whether what lower layers have at the path is gone.
-    fn hides(&self, path: &[u8]) -> bool {
-        let parents = || (0..path.len()).filter(|end| path[*end] == b'/').map(|end| &path[..end]);
-        let replaced = |parent: &[u8]| self.nodes.get(parent).is_some_and(|node| *node != Node::Directory);
-        self.removed.contains(path)
-            || self.opaque.contains(&b""[..])
-            || parents().any(|parent| self.removed.contains(parent) || self.opaque.contains(parent) || replaced(parent))
-    }
-}
-
-/// Cleans a path: no leading slash, no `.` and empty components, `..` clamped at the root.
-fn clean(path: &[u8]) -> ImagePath {
-    let mut parts: Vec<&[u8]> = Vec::new();
-    for part in path.split(|byte| *byte == b'/') {
-        match part {
-            b"" | b"." => {}
-            b".." => drop(parts.pop()),
-            part => parts.push(part),
-        }
-    }
-    parts.join(&b'/')
 }
 
 /// Reads all layers, several at a time.
@@ -384,53 +251,10 @@ fn read_entries(
     }
 }
 
-impl Changes {
-    /// Notes what a tar entry does to the paths of interest.
-    fn note<R: Read>(&mut self, entry: &mut tar::Entry<'_, R>, interests: &BTreeSet<ImagePath>) -> io::Result<()> {
-        let path = clean(&entry.path_bytes());
-        let (parent, name) = match path.iter().rposition(|byte| *byte == b'/') {
-            Some(end) => (&path[..end], &path[end + 1..]),
-            None => (&b""[..], &path[..]),
-        };
-        if name == b".wh..wh..opq" {
-            if parent.is_empty() || interests.contains(parent) {
-                self.opaque.insert(parent.to_vec());
-            }
-            return Ok(());
-        }
-        if let Some(hidden) = name.strip_prefix(b".wh.") {
-            let hidden = if parent.is_empty() { hidden.to_vec() } else { [parent, b"/", hidden].concat() };
-            if interests.contains(&hidden) {
-                self.removed.insert(hidden);
-            }
-            return Ok(());
-        }
-        if entry.header().entry_type() != EntryType::XGlobalHeader {
-            // Some writers leave the fields empty, which umoci reads as 0.
-            self.highest_uid = self.highest_uid.max(entry.header().uid().unwrap_or(0));
-            self.highest_gid = self.highest_gid.max(entry.header().gid().unwrap_or(0));
-        }
-        if interests.contains(&path) {
-            let node = match entry.header().entry_type() {
-                EntryType::Directory => Node::Directory,
-                EntryType::Symlink => Node::Link(entry.link_name_bytes().unwrap_or_default().into_owned()),
-                EntryType::Link => Node::Link([b"/", &*entry.link_name_bytes().unwrap_or_default()].concat()),
-                EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
-                    let mut content = Vec::new();
-                    entry.take(FILE_LIMIT + 1).read_to_end(&mut content)?;
-                    Node::File(content)
-                }
-                EntryType::XGlobalHeader => return Ok(()),
-                _ => Node::Other,
-            };
-            self.nodes.insert(path, node);
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use tar::EntryType;
+
     use super::*;
     use crate::domain::layout::StorageRoot;
     use crate::oci::manifest::Compression;

@@ -220,56 +220,6 @@ pub fn blob(descriptor: &Descriptor, document: &'static str) -> Result<Blob, Man
     Ok(Blob { digest, size: descriptor.size() })
 }
 
-/// Chooses the entry of an index that is for the platform.
-///
-/// An entry without a platform is taken only when it is the index's only one; the configuration
-/// then has the last word.
-pub fn choose<'a>(index: &'a ImageIndex, wanted: &Platform) -> Result<&'a Descriptor, ManifestError> {
-    let entries = index.manifests();
-    let fitting = entries.iter().find(|entry| platform_of(entry).is_some_and(|offered| fits(&offered, wanted)));
-    match (fitting, entries.as_slice()) {
-        (Some(entry), _) => Ok(entry),
-        (None, [only]) if only.platform().is_none() => Ok(only),
-        _ => Err(ManifestError::Platform { wanted: wanted.clone(), available: platforms(entries) }),
-    }
-}
-
-/// Names the platforms that an index offers; attestations (`unknown/unknown`) are not images.
-fn platforms(entries: &[Descriptor]) -> Vec<String> {
-    let mut names: Vec<String> = entries
-        .iter()
-        .filter_map(platform_of)
-        .filter(|platform| platform.os != "unknown")
-        .map(|platform| platform.to_string())
-        .collect();
-    names.dedup();
-    names
-}
-
-fn platform_of(entry: &Descriptor) -> Option<Platform> {
-    entry.platform().as_ref().map(|platform| Platform {
-        os: platform.os().to_string(),
-        architecture: platform.architecture().to_string(),
-        variant: platform.variant().clone(),
-    })
-}
-
-/// Tells whether an image for `offered` is what `wanted` asks for. Without a variant asked for, the
-/// architecture's base variant fits: a `v8` image on arm64, a `v1` image on amd64.
-fn fits(offered: &Platform, wanted: &Platform) -> bool {
-    let variant = match (&wanted.variant, &offered.variant) {
-        (None, None) => true,
-        (None, Some(offered)) => {
-            matches!((wanted.architecture.as_str(), offered.as_str()), ("arm64", "v8") | ("amd64", "v1") | (_, ""))
-        }
-        (Some(wanted), Some(offered)) => wanted == offered,
-        (Some(variant), None) => {
-            matches!((wanted.architecture.as_str(), variant.as_str()), ("arm64", "v8") | ("amd64", "v1"))
-        }
-    };
-    offered.os == wanted.os && offered.architecture == wanted.architecture && variant
-}
-
 /// Joins a manifest with its configuration, and checks both against each other and the platform.
 pub fn image(digest: BlobDigest, manifest: Manifest, config: &[u8], wanted: &Platform) -> Result<Image, ManifestError> {
     let config: ImageConfiguration = read(config, "configuration")?;
@@ -334,43 +284,12 @@ mod tests {
         Platform { os, architecture, variant: parts.next() }
     }
 
-    fn index(platforms: &[&str]) -> ImageIndex {
-        let entry = |(number, text): (usize, &&str)| {
-            let p = platform(text);
-            let mut described = json!({"os": p.os, "architecture": p.architecture});
-            if let Some(variant) = p.variant {
-                described["variant"] = variant.into();
-            }
-            json!({"mediaType": MANIFEST_TYPES[0], "size": number, "digest": BlobDigest::of(text.as_bytes()).to_string(), "platform": described})
-        };
-        let entries: Vec<_> = platforms.iter().enumerate().map(entry).collect();
-        let bytes = serde_json::to_vec(&json!({"schemaVersion": 2, "manifests": entries})).unwrap();
-        match parse(&bytes, None).unwrap() {
-            Document::Index(index) => *index,
-            Document::Manifest(_) => panic!("not an index"),
-        }
-    }
-
     fn document(config_type: &str, layer_types: &[&str]) -> Vec<u8> {
         let digest = BlobDigest::of(b"").to_string();
         let layer = |kind: &&str| json!({"mediaType": kind, "digest": digest, "size": 0});
         let layers: Vec<_> = layer_types.iter().map(layer).collect();
         let config = json!({"mediaType": config_type, "digest": digest, "size": 0});
         serde_json::to_vec(&json!({"schemaVersion": 2, "config": config, "layers": layers})).unwrap()
-    }
-
-    #[test]
-    fn the_platform_decides_and_variants_fall_back_to_the_base_one() {
-        let offered = ["unknown/unknown", "linux/arm/v7", "linux/arm64/v8", "linux/amd64"];
-        let chosen = |wanted: &str| choose(&index(&offered), &platform(wanted)).map(|entry| entry.size()).ok();
-        assert_eq!(chosen("linux/amd64"), Some(3));
-        assert_eq!(chosen("linux/amd64/v1"), Some(3));
-        assert_eq!(chosen("linux/arm64"), Some(2));
-        assert_eq!(chosen("linux/arm/v7"), Some(1));
-        assert_eq!(chosen("linux/arm"), None);
-        assert_eq!(chosen("linux/amd64/v3"), None);
-        let refused = choose(&index(&offered), &platform("linux/s390x")).unwrap_err().to_string();
-        assert_eq!(refused, "no manifest for platform linux/s390x; there is linux/arm/v7, linux/arm64/v8, linux/amd64");
     }
 
     #[test]

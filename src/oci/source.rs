@@ -14,6 +14,7 @@ use super::layout::{Found, Layout, LayoutError};
 use super::manifest::{
     self, CONFIG_LIMIT, Document, INDEX_DEPTH, Image, Layer, MANIFEST_LIMIT, Manifest, ManifestError,
 };
+use super::platform;
 use super::registry::{Registry, RegistryError};
 use crate::domain::artifact::{ImageSource, Platform};
 use crate::wire::bootstrap::Progress;
@@ -115,7 +116,7 @@ impl Source {
                 }
                 Next::Index(index) => index,
             };
-            let entry = manifest::choose(&document, platform)?;
+            let entry = platform::choose(&document, platform)?;
             next = self.entry(store, entry).await?;
         }
         Err(ManifestError::TooDeep.into())
