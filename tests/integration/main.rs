@@ -12,6 +12,7 @@ mod harness;
 mod doctor;
 mod harness_itself;
 mod images;
+mod kill_matrix;
 mod static_guest;
 
 use harness::Case;
@@ -22,6 +23,7 @@ fn capabilities() -> Vec<(&'static str, Vec<Case>)> {
         ("doctor", doctor::cases()),
         ("harness_itself", harness_itself::cases()),
         ("images", images::cases()),
+        ("kill_matrix", kill_matrix::cases()),
         ("static_guest", static_guest::cases()),
     ]
 }

@@ -254,6 +254,7 @@ impl CoordinatorState {
                 self.release(myself).await;
             }
             Effect::Exit => {
+                self.startup.withdraw();
                 self.store.close().await;
                 if let Ok(mut status) = self.status.lock() {
                     *status = if matches!(self.life.end, Some(EndReason::Failed { .. })) {

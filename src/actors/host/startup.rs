@@ -81,10 +81,18 @@ impl Startup {
 
     /// Says how the start ended, and returns once it is sent or nobody listens.
     pub async fn outcome(&self, outcome: StartOutcome) {
-        if let Some(path) = &self.record {
-            std::fs::remove_file(path).ok();
-        }
+        self.withdraw();
         self.messages.send(BootstrapMessage::Outcome(outcome)).await.ok();
         self.messages.closed().await;
+    }
+
+    /// Removes the startup record: there is nothing to wait for.
+    pub fn withdraw(&self) {
+        if let Some(path) = &self.record
+            && let Err(error) = std::fs::remove_file(path)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, "the startup record can't be removed");
+        }
     }
 }
