@@ -17,6 +17,9 @@ const GONE: Duration = Duration::from_secs(2);
 /// How long a start, an end or a message may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long a command that prepares an image may take on a busy machine.
+const PREPARE: Duration = Duration::from_secs(180);
+
 /// A process of a generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Role {
@@ -135,7 +138,7 @@ fn expect_gone(environment: &Environment, since: Instant, context: &str) -> Resu
 
 /// Checks that the next command works and that it leaves nothing.
 fn expect_recovery(environment: &Environment, foreign: Foreign, context: &str) -> Result<()> {
-    let next = environment.lazaret(["run", "--", "echo", "works"]).deadline(PATIENCE).run()?;
+    let next = environment.lazaret(["run", "--", "echo", "works"]).deadline(PREPARE).run()?;
     ensure!(next.code() == 0 && next.stdout() == "works\n", "{context}: the next run failed: {next:?}");
     environment.lazaret(["down", "--yes"]).deadline(PATIENCE).run()?;
     foreign.collect().with_context(|| context.to_owned())?;
