@@ -185,10 +185,11 @@ fn root_files(context: &GenerationContext, hostname: &str) -> Vec<RootFile> {
         path: GuestPath::try_from(path.to_owned()).expect("a constant path is a sandbox path"),
         content,
     };
+    let local_v6 = if context.policy.ipv6 { "::1 localhost\n" } else { "" };
     let resolvers: String = context.policy.resolvers.iter().map(|address| format!("nameserver {address}\n")).collect();
     vec![
         file("/etc/resolv.conf", resolvers),
-        file("/etc/hosts", format!("127.0.0.1 localhost\n::1 localhost\n127.0.1.1 {hostname}\n")),
+        file("/etc/hosts", format!("127.0.0.1 localhost\n{local_v6}127.0.1.1 {hostname}\n")),
         file("/etc/hostname", format!("{hostname}\n")),
     ]
 }

@@ -1,0 +1,158 @@
+//! The coordinator's effects, each carried out as one method named after it.
+
+use super::*;
+
+impl CoordinatorState {
+    pub(super) fn recover(&self, myself: &ActorRef<HostMessage>, done: Event) {
+        let (store, places, myself) = (self.store.clone(), self.places.clone(), myself.clone());
+        tokio::spawn(async move {
+            let event = match reclaim::run(&store, &places).await {
+                Ok(()) => done,
+                Err(error) => Event::Failed { causes: causes_of(&error), hints: error.hints() },
+            };
+            myself.cast(HostMessage::Event(event)).ok();
+        });
+    }
+
+    pub(super) fn prepare(&self, myself: &ActorRef<HostMessage>) {
+        self.startup.phase("preparing the image");
+        let request = preparation::PrepareRequest::of_profile(&self.start.profile, self.places.storage.clone());
+        let (startup, myself) = (self.startup.clone(), myself.clone());
+        tokio::spawn(async move {
+            let message = match preparation::prepare(&request, &|progress| startup.progress(progress)).await {
+                Ok(manifest) => HostMessage::Prepared(Box::new(manifest)),
+                Err(error) => HostMessage::Event(Event::Failed { causes: causes_of(&error), hints: error.hints() }),
+            };
+            myself.cast(message).ok();
+        });
+    }
+
+    pub(super) fn begin(&mut self, myself: &ActorRef<HostMessage>) {
+        let Some(artifact) = self.artifact.take() else { return };
+        self.startup.phase("starting the sandbox");
+        let beginning = Beginning {
+            domain: self.domain.clone(),
+            profile: self.start.profile.clone(),
+            workspace: self.start.workspace.clone(),
+            artifact: *artifact,
+            places: self.places.clone(),
+        };
+        let (store, myself) = (self.store.clone(), myself.clone());
+        tokio::spawn(async move {
+            let message = match begin::begin(beginning, &store).await {
+                Ok(generation) => HostMessage::Begun(Arc::new(generation)),
+                Err(error) => HostMessage::Event(failed(&error)),
+            };
+            myself.cast(message).ok();
+        });
+    }
+
+    pub(super) async fn spawn_supervisor(&mut self, myself: &ActorRef<HostMessage>) {
+        let Some(generation) = self.generation.clone() else { return };
+        let request = SpawnRequest {
+            domain: self.domain.clone(),
+            profile: self.start.profile.name.clone(),
+            mapping: generation.artifact.mapping.clone(),
+            log: self.places.domain.supervisor_log(),
+        };
+        let event = match ractor::call_t!(self.link, LinkMessage::Spawn, SPAWN_DEADLINE, request) {
+            Ok(Ok(identity)) => {
+                generation.supervisor.set(identity.pid).ok();
+                let own = Change::Own(Participant::RuntimeSupervisor, Ownership::Process(identity));
+                self.record(myself, vec![own]);
+                Event::SupervisorSpawned
+            }
+            Ok(Err(error)) => {
+                let hints = vec!["run `lazaret doctor`".to_owned()];
+                Event::Failed { causes: causes_of(&error), hints }
+            }
+            Err(error) => failed(&error),
+        };
+        myself.cast(HostMessage::Event(event)).ok();
+    }
+
+    pub(super) fn acquire_lease(&mut self, myself: &ActorRef<HostMessage>) {
+        let Some(generation) = self.generation.clone() else { return };
+        let (store, myself) = (self.store.clone(), myself.clone());
+        self.making.push(tokio::spawn(async move {
+            let event = match lease::acquire(&generation, &store).await {
+                Ok(()) => Event::LeaseAcquired,
+                Err(error) => failed(&error),
+            };
+            myself.cast(HostMessage::Event(event)).ok();
+        }));
+    }
+
+    pub(super) fn build(&self, myself: &ActorRef<HostMessage>) {
+        let Some(generation) = &self.generation else { return };
+        match plan::make(generation) {
+            Ok(planned) => {
+                for notice in planned.notices {
+                    tracing::warn!(notice, "workspace");
+                    self.startup.progress(crate::wire::bootstrap::Progress::Notice(notice));
+                }
+                let order = CoordinatorOrder::Build(Box::new(planned.plan));
+                self.link.cast(LinkMessage::Order(order, Vec::new())).ok();
+            }
+            Err(error) => {
+                let event = Event::Failed { causes: causes_of(&error), hints: error.hints() };
+                myself.cast(HostMessage::Event(event)).ok();
+            }
+        }
+    }
+
+    pub(super) fn publish(&mut self, myself: &ActorRef<HostMessage>) {
+        let Some(generation) = self.generation.clone() else { return };
+        let (store, myself) = (self.store.clone(), myself.clone());
+        self.making.push(tokio::spawn(async move {
+            let message = match publication::publish(&generation, &store).await {
+                Ok((listener, face)) => HostMessage::PublicationReady(listener, face),
+                Err(error) => HostMessage::Event(failed(&error)),
+            };
+            myself.cast(message).ok();
+        }));
+    }
+
+    pub(super) fn unpublish(&mut self) {
+        if let Some(face) = &self.face {
+            face.withdraw();
+        }
+        if let Some(publisher) = self.publisher.take() {
+            publisher.stop(None);
+        }
+        for path in [self.places.runtime.publication(), self.places.runtime.socket()] {
+            if let Err(error) = std::fs::remove_file(&path)
+                && error.kind() != std::io::ErrorKind::NotFound
+            {
+                tracing::warn!(path = %path.display(), %error, "can't be removed");
+            }
+        }
+    }
+
+    /// The same comparison of records and world as after a crash removes what the supervisor did not.
+    pub(super) async fn release(&mut self, myself: &ActorRef<HostMessage>) {
+        for making in self.making.drain(..) {
+            making.await.ok();
+        }
+        self.recover(myself, Event::Released);
+    }
+
+    pub(super) async fn report_failed(&self) {
+        if let Some(EndReason::Failed { causes, hints }) = &self.life.end {
+            tracing::error!(?causes, "the generation failed");
+            let outcome = StartOutcome::Failed { causes: causes.clone(), hints: hints.clone() };
+            self.startup.outcome(outcome).await;
+        }
+    }
+
+    pub(super) fn start_clock(&mut self, myself: &ActorRef<HostMessage>, time: Duration) {
+        self.stop_clock();
+        self.clock = Some(myself.send_after(time, || HostMessage::Event(Event::LingerElapsed)));
+    }
+
+    pub(super) fn stop_clock(&mut self) {
+        if let Some(clock) = self.clock.take() {
+            clock.abort();
+        }
+    }
+}
