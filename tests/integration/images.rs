@@ -2,8 +2,10 @@
 
 mod attacks;
 mod contents;
+mod fake;
 mod fixture;
 mod interruptions;
+mod misbehaviour;
 mod prepared;
 mod proxy;
 mod registries;
@@ -24,8 +26,13 @@ const REGISTRY: &[Need] = &[
 ];
 
 pub fn cases() -> Vec<Case> {
-    [registries::cases(), sources::cases(), contents::cases(), attacks::cases(), interruptions::cases()]
-        .into_iter()
-        .flatten()
-        .collect()
+    let cases = [
+        registries::cases(),
+        misbehaviour::cases(),
+        sources::cases(),
+        contents::cases(),
+        attacks::cases(),
+        interruptions::cases(),
+    ];
+    cases.into_iter().flatten().collect()
 }

@@ -9,8 +9,10 @@ use nix::sys::signal::Signal;
 
 use super::NEEDS;
 use super::fixture::{Image, Layer};
-use super::prepared::{Prepared, artifacts, leftovers, prepare};
+use super::prepared::{Prepared, artifacts, leftovers, partials, prepare};
+use super::proxy::Proxy;
 use crate::harness::environment::Data;
+use crate::harness::registry::Registry;
 use crate::harness::{Case, CaseResult, Environment, Running, case, eventually, wait_until};
 
 pub fn cases() -> Vec<Case> {
@@ -20,6 +22,7 @@ pub fn cases() -> Vec<Case> {
             NEEDS,
             a_killed_preparation_is_never_used_and_never_blocks,
         ),
+        case("a_killed_download_continues", super::REGISTRY, a_killed_download_continues),
         case("what_lazaret_did_not_make_stays", NEEDS, what_lazaret_did_not_make_stays),
         case("two_at_once_give_one_artifact", NEEDS, two_at_once_give_one_artifact),
         case("a_damaged_stored_blob_is_fetched_again", NEEDS, a_damaged_stored_blob_is_fetched_again),
@@ -61,6 +64,28 @@ fn a_killed_preparation_is_never_used_and_never_blocks() -> CaseResult {
     }
     let prepared = prepare(&environment, &reference, &["--user", "dev"])?;
     prepared.expect("ls etc | wc -l; cat last", "4002\nlast")?;
+    Ok(())
+}
+
+fn a_killed_download_continues() -> CaseResult {
+    let environment = Environment::with(Data::Private)?;
+    let registry = Registry::start(&environment)?;
+    let image = Image::new([Layer::base().noise("noise", 8 << 20, 13)]);
+    let (layout, _) = image.write_layout(&environment.directory().join("layout"))?;
+    registry.push(&environment, &layout, "image:v1")?;
+    let proxy = Proxy::start(&registry.address())?;
+    let reference = format!("{}/image:v1", proxy.address());
+    proxy.allow(3 << 20);
+    let running = start(&environment, &reference)?;
+    let large = || partials(&environment).iter().any(|(_, size)| *size > 2 << 20);
+    wait_until("a part is there", DEADLINE, large)?;
+    running.signal(Signal::SIGKILL)?;
+    drop(running);
+    proxy.allow(u64::MAX);
+    proxy.take_passed();
+    prepare(&environment, &reference, &[])?;
+    let passed = proxy.take_passed();
+    ensure!(passed < image.layer_size(0) - (2 << 20) + (64 << 10), "{passed} bytes were fetched again");
     Ok(())
 }
 

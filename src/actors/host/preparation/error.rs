@@ -170,10 +170,10 @@ fn registry_hints(error: &RegistryError) -> Vec<String> {
         RegistryError::Client(_) => {
             vec!["if certificates are what is missing: sudo apt-get install ca-certificates".to_owned()]
         }
-        RegistryError::Reference { .. }
-        | RegistryError::Certificate(_)
-        | RegistryError::LargeManifest(_)
-        | RegistryError::Task(_) => Vec::new(),
+        RegistryError::LargeManifest(_) => {
+            vec!["do not use this image: no real manifest is that large".to_owned()]
+        }
+        RegistryError::Reference { .. } | RegistryError::Certificate(_) | RegistryError::Task(_) => Vec::new(),
     }
 }
 
