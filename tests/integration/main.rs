@@ -13,6 +13,7 @@ mod doctor;
 mod harness_itself;
 mod images;
 mod kill_matrix;
+mod network;
 mod static_guest;
 
 use harness::Case;
@@ -24,6 +25,7 @@ fn capabilities() -> Vec<(&'static str, Vec<Case>)> {
         ("harness_itself", harness_itself::cases()),
         ("images", images::cases()),
         ("kill_matrix", kill_matrix::cases()),
+        ("network", network::cases()),
         ("static_guest", static_guest::cases()),
     ]
 }

@@ -3,10 +3,14 @@
 //! Every address lies on the namespace's loopback device and nothing leads out, so no packet of a
 //! test leaves the machine. To a sandbox the hosts are as far away as any: slirp4netns, which runs in
 //! this namespace as it would on a developer's machine, connects to them.
+//!
+//! What reaches a host is counted at the host. Besides, every packet on the device is counted by its
+//! destination, so that an attempt at a port that nobody serves is seen as well.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex};
@@ -16,6 +20,7 @@ use anyhow::{Context, Result};
 use fs_err as fs;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, socket};
 
 use super::command::Invocation;
 use super::resolver;
@@ -34,15 +39,20 @@ pub const DENIED_V6: &str = "fd09::1";
 pub const RESOLVER: &str = "198.51.100.53";
 /// A resolver as systemd-resolved has it.
 pub const LOOPBACK_RESOLVER: &str = "127.0.0.53";
+/// A denied host that a connectivity helper may take for a neighbour of its own.
+pub const NEIGHBOUR: &str = "10.0.2.4";
+/// A multicast group; the route to it leads to the device.
+pub const GROUP: &str = "239.255.255.250";
 /// A resolver behind the deny routes.
 pub const DENIED_RESOLVER: &str = "10.9.0.53";
 /// Port of the greeting service, TCP and UDP, on every host.
 pub const PORT: u16 = 80;
 
-const HOSTS: [&str; 5] = [PERMITTED, DENIED, DENIED_TOO, PERMITTED_V6, DENIED_V6];
+const HOSTS: [&str; 6] = [PERMITTED, DENIED, DENIED_TOO, NEIGHBOUR, PERMITTED_V6, DENIED_V6];
 const RESOLVERS: [&str; 3] = [RESOLVER, LOOPBACK_RESOLVER, DENIED_RESOLVER];
 
-/// How often each host was contacted, by `tcp ADDRESS` and `udp ADDRESS`.
+/// How often each host was contacted, by `tcp ADDRESS` and `udp ADDRESS`, and how many packets went to
+/// each address, by `packet ADDRESS`.
 static CONTACTS: LazyLock<Mutex<BTreeMap<String, u64>>> = LazyLock::new(Mutex::default);
 
 /// Gives how often each host was contacted so far.
@@ -77,6 +87,9 @@ pub fn enter(base: &Path) -> Result<PathBuf> {
             IpAddr::V6(_) => ip(&["address", "add", host, "dev", "lo", "nodad"])?,
         }
     }
+    ip(&["route", "add", "224.0.0.0/4", "dev", "lo"])?;
+    // As systemd sets it on a developer's machine; slirp4netns sends echo requests by it.
+    fs::write("/proc/sys/net/ipv4/ping_group_range", "0 2147483647")?;
     Ok(resolv_conf)
 }
 
@@ -87,6 +100,8 @@ fn ip(arguments: &[&str]) -> Result<()> {
 
 /// Starts all hosts and resolvers as threads of this process.
 pub fn serve() -> Result<()> {
+    let everything = socket(AddressFamily::Packet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, SockProtocol::EthAll)?;
+    std::thread::spawn(move || watch(&everything));
     for host in HOSTS {
         let address = SocketAddr::new(host.parse()?, PORT);
         let listener = TcpListener::bind(address).with_context(|| format!("bind {address}"))?;
@@ -101,6 +116,19 @@ pub fn serve() -> Result<()> {
         std::thread::spawn(move || echo(&socket, address.ip()));
     }
     RESOLVERS.into_iter().try_for_each(|resolver| resolver::serve(resolver.parse()?))
+}
+
+/// Counts packets by destination. A packet of the loopback device is seen twice.
+fn watch(everything: &OwnedFd) {
+    let mut packet = [0; 64];
+    while let Ok(length) = recv(everything.as_raw_fd(), &mut packet, MsgFlags::empty()) {
+        let destination = match (packet[0] >> 4, length) {
+            (4, 20..) => IpAddr::from(<[u8; 4]>::try_from(&packet[16..20]).expect("four bytes")),
+            (6, 40..) => IpAddr::from(<[u8; 16]>::try_from(&packet[24..40]).expect("sixteen bytes")),
+            _ => continue,
+        };
+        count("packet", destination);
+    }
 }
 
 /// Answers as a web server does, also to a client that sends nothing.

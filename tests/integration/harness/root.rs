@@ -90,7 +90,8 @@ pub fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// Gives how often each host was contacted so far, by `tcp ADDRESS` and `udp ADDRESS`.
+/// Gives how often each host was contacted so far, by `tcp ADDRESS` and `udp ADDRESS`, and the number of
+/// packets to each address, by `packet ADDRESS`.
 pub fn contacts() -> Result<BTreeMap<String, u64>> {
     match ask(&Request::Contacts)? {
         Reply::Contacts(contacts) => Ok(contacts),
