@@ -10,7 +10,9 @@
 mod harness;
 
 mod doctor;
+mod escape;
 mod harness_itself;
+mod identity;
 mod images;
 mod kill_matrix;
 mod network;
@@ -22,7 +24,9 @@ use harness::Case;
 fn capabilities() -> Vec<(&'static str, Vec<Case>)> {
     vec![
         ("doctor", doctor::cases()),
+        ("escape", escape::cases()),
         ("harness_itself", harness_itself::cases()),
+        ("identity", identity::cases()),
         ("images", images::cases()),
         ("kill_matrix", kill_matrix::cases()),
         ("network", network::cases()),
