@@ -32,6 +32,18 @@ pub fn die_with_parent(command: &mut Command) {
     unsafe { command.pre_exec(bind) };
 }
 
+/// Has the command make files and directories that others than their owner may read, as most programs
+/// expect, whatever this process keeps to itself (umask(2)).
+pub fn with_common_umask(command: &mut Command) {
+    let set = || {
+        rustix::process::umask(rustix::fs::Mode::WGRP | rustix::fs::Mode::WOTH);
+        Ok(())
+    };
+    // SAFETY: the closure runs between fork and execve and makes one raw system call without
+    // allocation or locks.
+    unsafe { command.pre_exec(set) };
+}
+
 /// Has the command lead a session of its own whose controlling terminal is `slave`, with all three
 /// standard streams on it, as runsc wants it.
 pub fn own_terminal(command: &mut Command, slave: OwnedFd) -> io::Result<()> {

@@ -278,6 +278,8 @@ fn start(arguments: &RunscArguments, actor: ActorRef<RunscMessage>) -> Result<Ow
     command.arg(sandbox.name());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     crate::sys::process::die_with_parent(&mut command);
+    // It makes the mount points that the root lacks, on the way to which every user must get.
+    crate::sys::process::with_common_umask(&mut command);
     let mut child = command.spawn().map_err(failed)?;
     let pid = child.id().ok_or(io::ErrorKind::NotFound).map_err(|kind| failed(kind.into()))? as i32;
     let claim = children.claim(pid);
