@@ -10,6 +10,7 @@
 mod harness;
 
 mod doctor;
+mod domain;
 mod escape;
 mod harness_itself;
 mod identity;
@@ -24,6 +25,7 @@ use harness::Case;
 fn capabilities() -> Vec<(&'static str, Vec<Case>)> {
     vec![
         ("doctor", doctor::cases()),
+        ("domain", domain::cases()),
         ("escape", escape::cases()),
         ("harness_itself", harness_itself::cases()),
         ("identity", identity::cases()),

@@ -2,18 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
-use super::wait::eventually;
+use super::wait::{eventually, wait_until};
 
 /// How long a program may run unless a case says otherwise.
 pub const DEADLINE: Duration = Duration::from_secs(60);
@@ -148,15 +149,49 @@ impl Invocation {
     }
 }
 
-fn collect(mut stream: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
-    let (sender, receiver) = channel();
+/// What a program has written to one of its standard streams so far.
+#[derive(Debug)]
+struct Stream {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    ended: Receiver<()>,
+}
+
+impl Stream {
+    fn seen(&self) -> Vec<u8> {
+        self.bytes.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    fn shows(&self, text: &str) -> bool {
+        self.seen().windows(text.len()).any(|window| window == text.as_bytes())
+    }
+
+    /// Gives everything, once the stream has ended.
+    fn whole(&self) -> Option<Vec<u8>> {
+        self.ended.recv_timeout(STREAMS).ok().map(|()| self.seen())
+    }
+}
+
+fn collect(mut stream: impl Read + Send + 'static) -> Stream {
+    let (sender, ended) = channel();
+    let bytes = Arc::new(Mutex::new(Vec::new()));
+    let filled = Arc::clone(&bytes);
     std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        // An error ends the stream as its end does; what came before counts.
-        drop(stream.read_to_end(&mut bytes));
-        drop(sender.send(bytes));
+        let mut buffer = [0; 65536];
+        loop {
+            match stream.read(&mut buffer) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // An error ends the stream as its end does; what came before counts.
+                Ok(0) | Err(_) => break,
+                Ok(length) => {
+                    let mut seen = filled.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                    seen.extend_from_slice(&buffer[..length]);
+                }
+            }
+        }
+        // A program that is dropped is waited for by nobody.
+        let _ = sender.send(());
     });
-    receiver
+    Stream { bytes, ended }
 }
 
 /// A program that runs; killed with its process group when dropped.
@@ -164,8 +199,8 @@ fn collect(mut stream: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
 pub struct Running {
     child: Child,
     input: Option<ChildStdin>,
-    stdout: Receiver<Vec<u8>>,
-    stderr: Receiver<Vec<u8>>,
+    stdout: Stream,
+    stderr: Stream,
     description: String,
     begin: Instant,
     ended: Option<ExitStatus>,
@@ -187,6 +222,24 @@ impl Running {
     /// Closes the program's standard input.
     pub fn close_input(&mut self) {
         self.input = None;
+    }
+
+    /// Waits until standard output shows the text.
+    pub fn wait_stdout(&self, text: &str, deadline: Duration) -> Result<()> {
+        self.wait_stream(&self.stdout, text, deadline)
+    }
+
+    /// Waits until standard error shows the text.
+    pub fn wait_stderr(&self, text: &str, deadline: Duration) -> Result<()> {
+        self.wait_stream(&self.stderr, text, deadline)
+    }
+
+    fn wait_stream(&self, stream: &Stream, text: &str, deadline: Duration) -> Result<()> {
+        wait_until(&format!("'{text}' is written"), deadline, || stream.shows(text)).map_err(|error| {
+            let (stdout, stderr) = (self.stdout.seen(), self.stderr.seen());
+            let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            anyhow!("{error}: {}\n{}\n{}", self.description, shown(&stdout), shown(&stderr))
+        })
     }
 
     /// Sends the signal to this process alone.
@@ -214,8 +267,7 @@ impl Running {
         if waited.is_err() {
             self.kill();
         }
-        let read = |stream: &Receiver<Vec<u8>>| stream.recv_timeout(STREAMS).ok();
-        let (stdout, stderr) = (read(&self.stdout), read(&self.stderr));
+        let (stdout, stderr) = (self.stdout.whole(), self.stderr.whole());
         if waited.is_err() {
             let text = |bytes: Option<Vec<u8>>| String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned();
             bail!("killed after {deadline:?}: {}\n{}\n{}", self.description, text(stdout), text(stderr));

@@ -25,6 +25,7 @@ pub mod project;
 pub mod registry;
 pub mod resolver;
 pub mod root;
+pub mod sessions;
 pub mod stage;
 pub mod terminal;
 pub mod tmux;

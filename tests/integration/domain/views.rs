@@ -1,0 +1,160 @@
+//! `status`, `ls` and `logs`, for people and for programs.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use serde_json::Value;
+
+use crate::harness::sessions::{START, hold, process, status};
+use crate::harness::{Case, CaseResult, Environment, Need, case};
+
+pub(super) fn cases() -> Vec<Case> {
+    vec![
+        case("status_says_what_runs", &[Need::Sandbox], status_says_what_runs),
+        case("status_of_what_does_not_run", &[Need::Sandbox], status_of_what_does_not_run),
+        case("ls_lists_what_runs", &[Need::Sandbox], ls_lists_what_runs),
+        case("logs_are_shown", &[Need::Sandbox], logs_are_shown),
+        case("logs_are_followed", &[Need::Sandbox], logs_are_followed),
+    ]
+}
+
+const STOPPED: [&str; 4] = ["domain", "profile", "state", "workspace"];
+const RUNNING: [&str; 10] = [
+    "configuration",
+    "coordinator",
+    "generation",
+    "image",
+    "network",
+    "persistent",
+    "processes",
+    "sandbox",
+    "sessions",
+    "since",
+];
+const SESSION: [&str; 6] = ["client_pid", "command", "id", "interactive", "since", "terminal"];
+
+fn keys(value: &Value) -> BTreeSet<&str> {
+    value.as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect()
+}
+
+fn status_says_what_runs() -> CaseResult {
+    let environment = Environment::with_prepared_image()?;
+    environment.profile("test", "persistent = [\"/srv/kept\"]\n[network]\ndeny = [\"198.51.100.0/24\"]\n")?;
+    let held = hold(&environment, &[])?;
+    let json = status(&environment, &[])?;
+    let expected: BTreeSet<_> = STOPPED.into_iter().chain(RUNNING).collect();
+    ensure!(keys(&json) == expected, "{json}");
+    ensure!(
+        json["domain"] == environment.domain()?.as_str() && json["profile"] == "test" && json["state"] == "running"
+    );
+    ensure!(json["workspace"] == environment.project().display().to_string(), "{json}");
+    ensure!(json["persistent"] == serde_json::json!(["/srv/kept"]), "{json}");
+    let network = json["network"].as_array().context("no network")?;
+    for rule in ["deny 10.0.0.0/8", "deny 198.51.100.0/24"] {
+        ensure!(network.iter().any(|line| line.as_str().is_some_and(|line| line.starts_with(rule))), "{rule}: {json}");
+    }
+    for role in ["coordinator", "supervisor", "runsc", "slirp4netns"] {
+        let pid = process(&json, role)?;
+        ensure!(environment.processes().iter().any(|process| process.pid == pid), "{role} {pid} is no process of this");
+    }
+    let session = &json["sessions"][0];
+    ensure!(keys(session) == BTreeSet::from(SESSION), "{session}");
+    ensure!(session["client_pid"] == held.pid() && session["interactive"] == false && session["terminal"] == "");
+    ensure!(session["command"] == serde_json::json!(["sh", "-c", "echo held; exec cat"]), "{session}");
+
+    let human = environment.lazaret(["status"]).run()?.ok()?.stdout();
+    for line in [
+        format!("sandbox    {}  running\n", environment.domain()?),
+        "profile    test\n".to_owned(),
+        format!("workspace  {}\n", environment.project().display()),
+        "persistent /srv/kept\n".to_owned(),
+        format!("coordinator {}", process(&json, "coordinator")?),
+        "SESSION       AGE ".to_owned(),
+        "sh -c echo held; exec cat\n".to_owned(),
+    ] {
+        ensure!(human.contains(&line), "lacks {line:?}:\n{human}");
+    }
+    Ok(())
+}
+
+fn status_of_what_does_not_run() -> CaseResult {
+    let environment = Environment::with_prepared_image()?;
+    let never = environment.lazaret(["status"]).run()?.expect_code(125)?;
+    ensure!(never.stderr().contains("has no sandbox"), "{never}");
+    environment.lazaret(["run", "--", "true"]).run()?.ok()?;
+    environment.expect_nothing_left(Duration::from_secs(2))?;
+    let stopped = status(&environment, &[])?;
+    ensure!(keys(&stopped) == BTreeSet::from(STOPPED) && stopped["state"] == "stopped", "{stopped}");
+    let human = environment.lazaret(["status"]).run()?.ok()?.stdout();
+    ensure!(human.starts_with(&format!("sandbox    {}  stopped\n", environment.domain()?)), "{human}");
+    let attach = environment.lazaret(["attach", "--", "true"]).run()?.expect_code(125)?;
+    ensure!(attach.stderr().contains("is not running") && attach.stderr().contains("hint: start it: "), "{attach}");
+    Ok(())
+}
+
+fn ls_lists_what_runs() -> CaseResult {
+    let environment = Environment::with_prepared_image()?;
+    let domain = environment.domain()?;
+    let ls = |arguments: &[&str]| environment.lazaret(["ls"]).args(arguments).run();
+    // The Storage Root is shared with other cases, whose runtime directories are elsewhere.
+    let own = |text: &str| -> anyhow::Result<Vec<Value>> {
+        let all: Vec<Value> = serde_json::from_str(text)?;
+        Ok(all.into_iter().filter(|view| view["domain"] == domain.as_str()).collect())
+    };
+    ensure!(own(&ls(&["--json", "--all"])?.ok()?.stdout())?.is_empty(), "listed before it was ever started");
+    let held = hold(&environment, &[])?;
+    let running = own(&ls(&["--json"])?.ok()?.stdout())?;
+    ensure!(running == [status(&environment, &[])?], "{running:?}");
+    let human = ls(&[])?.ok()?.stdout();
+    let line = human.lines().find(|line| line.starts_with(domain.as_str())).context("not listed")?;
+    let columns: Vec<_> = line.split_whitespace().collect();
+    ensure!(columns[1..4] == ["test", "running", "1"] && human.starts_with("SANDBOX "), "{human}");
+    held.wait(START)?.ok()?;
+    environment.expect_nothing_left(Duration::from_secs(2))?;
+    ensure!(own(&ls(&["--json"])?.ok()?.stdout())?.is_empty(), "listed though it ended");
+    let stopped = own(&ls(&["--json", "--all"])?.ok()?.stdout())?;
+    ensure!(stopped.len() == 1 && stopped[0]["state"] == "stopped", "{stopped:?}");
+    Ok(())
+}
+
+fn logs_are_shown() -> CaseResult {
+    let environment = Environment::with_prepared_image()?;
+    environment.lazaret(["run", "--", "true"]).run()?.ok()?;
+    environment.expect_nothing_left(Duration::from_secs(2))?;
+    let logs = |arguments: &[&str]| environment.lazaret(["logs"]).args(arguments).run()?.ok();
+    let human = logs(&[])?.stdout();
+    ensure!(human.contains(" INFO  session opened ") && human.contains(" INFO  session closed "), "{human}");
+    ensure!(!human.contains('{') || human.lines().all(|line| !line.starts_with('{')), "JSON for people:\n{human}");
+    let json = logs(&["--json"])?.stdout();
+    ensure!(json.lines().count() == human.lines().count() && json.lines().count() > 3, "{json}");
+    for line in json.lines() {
+        let record: Value = serde_json::from_str(line).with_context(|| format!("no JSON: {line}"))?;
+        ensure!(record["timestamp"].is_string() && record["level"].is_string(), "{line}");
+    }
+    let last = logs(&["--json", "-n", "2"])?.stdout();
+    ensure!(last.lines().count() == 2 && json.ends_with(&last), "{last}");
+    let supervisor = logs(&["--supervisor"])?.stdout();
+    ensure!(!supervisor.is_empty() && supervisor != human, "{supervisor}");
+    Ok(())
+}
+
+fn logs_are_followed() -> CaseResult {
+    let environment = Environment::with_prepared_image()?;
+    environment.profile("test", "linger = \"20s\"")?;
+    environment.lazaret(["run", "--", "true"]).run()?.ok()?;
+    let follow = environment.lazaret(["logs", "--follow", "--lines", "0"]).spawn()?;
+    // It has begun once something new is shown; what is written before that does not count for it.
+    let marked = || -> anyhow::Result<bool> {
+        environment.lazaret(["run", "--", "echo", "a-mark"]).run()?.ok()?;
+        Ok(follow.wait_stdout("a-mark", Duration::from_secs(1)).is_ok())
+    };
+    ensure!(marked()? || marked()?, "nothing new was shown");
+    environment.lazaret(["down"]).run()?.ok()?;
+    follow.wait_stdout("DownRequested", Duration::from_secs(5))?;
+    // Also what a next generation writes.
+    environment.lazaret(["run", "--", "echo", "another-mark"]).run()?.ok()?;
+    follow.wait_stdout("another-mark", Duration::from_secs(5))?;
+    environment.lazaret(["down"]).run()?.ok()?;
+    Ok(())
+}
