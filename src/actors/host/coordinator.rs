@@ -258,6 +258,8 @@ impl CoordinatorState {
             Effect::Exit => {
                 self.startup.withdraw();
                 self.store.close().await;
+                // Stays when something else lies in it; the next leader makes it anew under the lock.
+                std::fs::remove_dir(self.places.runtime.path()).ok();
                 if let Ok(mut status) = self.status.lock() {
                     *status = if matches!(self.life.end, Some(EndReason::Failed { .. })) {
                         ExitCode::FAILURE

@@ -116,6 +116,8 @@ pub async fn elect(pair: &Lease) -> Result<Option<Elected>, ElectionError> {
     let Some(lock) = try_lock(&path).map_err(|source| ElectionError::Lock { path, source })? else {
         return Ok(None);
     };
+    // The last leader may have removed it since, which it did under the lock.
+    directories::ensure_private(places.runtime.path())?;
     verify_identity(&domain, &start, &places)?;
     let path = places.domain.coordinator_log();
     observe::to_file(&path).map_err(|error| ElectionError::Log { path, source: io::Error::other(error) })?;
