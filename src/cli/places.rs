@@ -40,6 +40,13 @@ impl Places {
             Some(directory) => directory.join("lazaret"),
             None => PathBuf::from(format!("/tmp/lazaret-{}", rustix::process::getuid().as_raw())),
         };
+        // Both are written into records and specifications that are text.
+        for (name, directory) in [("XDG_DATA_HOME", xdg.data_dir()), ("XDG_RUNTIME_DIR", runtime_base.clone())] {
+            if directory.to_str().is_none() {
+                let text = format!("the directory {} is not named in UTF-8", directory.display());
+                return Err(CliError::message(text).hint(format!("set {name} to a directory with a plain name")));
+            }
+        }
         Ok(Self {
             configuration: xdg.config_dir().join("lazaret"),
             storage: StorageRoot::new(xdg.data_dir().join("lazaret")),

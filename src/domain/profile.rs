@@ -76,6 +76,7 @@ pub enum Access {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Volume {
     /// Host path, canonical.
+    #[serde(with = "super::escaped::path")]
     pub host: PathBuf,
     /// Where it appears in the sandbox.
     pub guest: GuestPath,

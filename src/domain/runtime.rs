@@ -17,10 +17,13 @@ use super::workspace::Protection;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OverlayPlan {
     /// Upper directory; created by the supervisor, mode 0700 parents already there.
+    #[serde(with = "super::escaped::path")]
     pub upper: PathBuf,
     /// Work directory on the same file system.
+    #[serde(with = "super::escaped::path")]
     pub work: PathBuf,
     /// Where the supervisor mounts the merged view, in its own mount namespace.
+    #[serde(with = "super::escaped::path")]
     pub merged: PathBuf,
 }
 
@@ -38,12 +41,15 @@ pub struct AnchorPlan {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkspacePlan {
     /// The canonical workspace on the host.
+    #[serde(with = "super::escaped::path")]
     pub source: PathBuf,
     /// Where the supervisor stages it with its protections.
+    #[serde(with = "super::escaped::path")]
     pub staged: PathBuf,
     /// Protective mounts, parents before children.
     pub protections: Vec<Protection>,
     /// Directory for the content of hidden paths, of this generation.
+    #[serde(with = "super::escaped::path")]
     pub hidden: PathBuf,
 }
 
@@ -51,12 +57,14 @@ pub struct WorkspacePlan {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumePlan {
     /// Canonical host path.
+    #[serde(with = "super::escaped::path")]
     pub source: PathBuf,
     /// Where it appears in the sandbox.
     pub guest: GuestPath,
     /// Whether the sandbox may write.
     pub access: Access,
     /// Where the supervisor stages it.
+    #[serde(with = "super::escaped::path")]
     pub staged: PathBuf,
 }
 
@@ -94,6 +102,7 @@ pub struct RuntimePlan {
     /// The prepared lower's identity.
     pub artifact: ArtifactId,
     /// The prepared lower's tree, never written.
+    #[serde(with = "super::escaped::path")]
     pub lower: PathBuf,
     /// The root overlay of this generation.
     pub root: OverlayPlan,
@@ -106,12 +115,16 @@ pub struct RuntimePlan {
     /// Files put into the root.
     pub root_files: Vec<RootFile>,
     /// Short private directory for runsc's `--root`, its bundle and its logs.
+    #[serde(with = "super::escaped::path")]
     pub runsc_directory: PathBuf,
     /// Generation scratch that the supervisor removes at teardown, since subordinate ids own files in it.
+    #[serde(with = "super::escaped::path")]
     pub scratch: PathBuf,
     /// The runsc executable, absolute.
+    #[serde(with = "super::escaped::path")]
     pub runsc: PathBuf,
     /// The slirp4netns executable, absolute.
+    #[serde(with = "super::escaped::path")]
     pub slirp4netns: PathBuf,
     /// Network policy to install.
     pub policy: NetworkPolicy,

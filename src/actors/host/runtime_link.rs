@@ -15,6 +15,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::sync::mpsc;
 
 use super::coordinator::HostMessage;
+use crate::core::lifecycle::Event;
 use crate::domain::artifact::IdMapping;
 use crate::domain::ids::{DomainId, ProfileName};
 use crate::domain::ownership::ProcessIdentity;
@@ -164,7 +165,7 @@ impl LinkState {
         let identity = procfs::identity(child.pid()).ok().flatten().ok_or(SpawnError::Identity)?;
         let pidfd = child.pidfd().try_clone_to_owned().map_err(|_| SpawnError::Identity)?;
         let (orders, queue) = mpsc::channel(ORDERS);
-        tokio::spawn(send_orders(lease.clone(), queue));
+        tokio::spawn(send_orders(lease.clone(), queue, self.coordinator.clone()));
         let reading = tokio::spawn(read_reports(lease, self.coordinator.clone()));
         tokio::spawn(await_exit(child, reading, myself.clone()));
         self.orders = Some(orders);
@@ -181,12 +182,17 @@ impl LinkState {
     }
 }
 
-async fn send_orders(lease: Arc<Lease>, mut queue: mpsc::Receiver<(CoordinatorOrder, Vec<OwnedFd>)>) {
+async fn send_orders(
+    lease: Arc<Lease>,
+    mut queue: mpsc::Receiver<(CoordinatorOrder, Vec<OwnedFd>)>,
+    coordinator: ActorRef<HostMessage>,
+) {
     while let Some((order, fds)) = queue.recv().await {
         let bytes = match frame::encode(&order) {
             Ok(bytes) => bytes,
             Err(error) => {
-                tracing::error!(%error, "an order can't be encoded");
+                let causes = vec!["an order to the supervisor can't be encoded".to_owned(), error.to_string()];
+                coordinator.cast(HostMessage::Event(Event::Failed { causes, hints: Vec::new() })).ok();
                 continue;
             }
         };
