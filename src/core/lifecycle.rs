@@ -96,6 +96,8 @@ pub enum Event {
     SessionClosed(SessionId),
     /// The linger time is over.
     LingerElapsed,
+    /// No session lives, and nobody is admitted from here on.
+    Quiet,
     /// The developer asked to take the Domain down.
     DownRequested,
     /// The client that started the Domain went away before publication.
@@ -123,6 +125,8 @@ pub enum Effect {
     Recover,
     /// Looks the prepared lower up, or makes it.
     Prepare,
+    /// Stops the preparation and removes what it left.
+    AbandonPreparation,
     /// Mints identities and writes every participant's intent in one transaction.
     Begin,
     /// Acquires the prepared-lower lease; the intent is durable.
@@ -145,6 +149,9 @@ pub enum Effect {
     StartLinger,
     /// Stops either clock.
     StopLinger,
+    /// Admits nobody any more, unless a session was admitted that is not known here yet; answered by
+    /// [`Event::Quiet`] or not at all.
+    CloseIfIdle,
     /// Records that the generation is ending, and why.
     RecordTearDown(EndReason),
     /// Removes the publication record and closes the socket; nobody is admitted from here on.
@@ -238,11 +245,13 @@ pub fn step(mut state: Lifecycle, event: Event) -> (Lifecycle, Vec<Effect>) {
             let last = state.sessions.remove(&session) && state.sessions.is_empty();
             if last { vec![Effect::StartLinger] } else { vec![] }
         }
-        (Published, Event::LingerElapsed) if state.sessions.is_empty() => tear_down(&mut state, EndReason::Idle),
+        // Whoever asks to be admitted at this very moment is either admitted or sent away, never admitted and ended.
+        (Published, Event::LingerElapsed) if state.sessions.is_empty() => vec![Effect::CloseIfIdle],
+        (Published, Event::Quiet) => tear_down(&mut state, EndReason::Idle),
         (Published, Event::DownRequested) => tear_down(&mut state, EndReason::Down),
         (Recovering | Preparing, Event::Cancelled) => {
             state.end = Some(EndReason::Cancelled);
-            enter(&mut state, Ended, vec![Effect::Exit])
+            enter(&mut state, Ended, vec![Effect::AbandonPreparation, Effect::Exit])
         }
         (Recovering | Preparing, Event::Failed { causes, hints }) => {
             state.end = Some(EndReason::Failed { causes, hints });
@@ -362,6 +371,7 @@ mod tests {
             Event::SessionOpened(session.clone()),
             Event::SessionClosed(session),
             Event::LingerElapsed,
+            Event::Quiet,
             Event::SupervisorEnded { how: "status 0".into() },
             Event::Released,
         ]);
@@ -380,6 +390,7 @@ mod tests {
             AwaitFirstSession,
             StopLinger,
             StartLinger,
+            CloseIfIdle,
             RecordTearDown(EndReason::Idle),
             StopLinger,
             Unpublish,
@@ -425,6 +436,7 @@ mod tests {
         let mut events = to_published();
         events.extend([
             Event::LingerElapsed,
+            Event::Quiet,
             Event::DownRequested,
             Event::Cancelled,
             failed(),

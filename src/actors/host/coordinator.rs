@@ -16,7 +16,8 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use super::begin::{self, Beginning};
 use super::evidence;
 use super::generation::{GenerationContext, Places};
-use super::preparation;
+use super::preparation::PrepareRequest;
+use super::preparing::Preparing;
 use super::publication::{self, Publisher, PublisherArguments};
 use super::reclaim;
 use super::records::Records;
@@ -91,6 +92,7 @@ pub struct CoordinatorState {
     registry: Option<ActorRef<RegistryMessage>>,
     publisher: Option<ActorRef<()>>,
     face: Option<Arc<Face>>,
+    preparing: Option<Preparing>,
     /// Tasks that make something which a release must not overtake.
     making: Vec<tokio::task::JoinHandle<()>>,
     clock: Option<JoinHandle<Result<(), ractor::MessagingErr<HostMessage>>>>,
@@ -134,6 +136,7 @@ impl Actor for Coordinator {
             registry: None,
             publisher: None,
             face: None,
+            preparing: None,
             making: Vec::new(),
             clock: None,
             held: Vec::new(),
@@ -225,6 +228,11 @@ impl CoordinatorState {
         match effect {
             Effect::Recover => self.recover(myself, Event::Recovered),
             Effect::Prepare => self.prepare(myself),
+            Effect::AbandonPreparation => {
+                if let Some(preparing) = self.preparing.take() {
+                    preparing.abandon().await;
+                }
+            }
             Effect::Begin => self.begin(myself),
             Effect::SpawnSupervisor => self.spawn_supervisor(myself).await,
             Effect::AcquireLease => self.acquire_lease(myself),
@@ -236,6 +244,7 @@ impl CoordinatorState {
             Effect::AwaitFirstSession => self.start_clock(myself, FIRST_SESSION),
             Effect::StartLinger => self.start_clock(myself, self.start.profile.linger),
             Effect::StopLinger => self.stop_clock(),
+            Effect::CloseIfIdle => self.tell_registry(RegistryMessage::CloseIfIdle),
             Effect::RecordTearDown(reason) => {
                 // FR-17: the intent to release the lease is durable before anything is unmounted.
                 if let Err(error) = self.store.apply(vec![Change::BeginTearDown(reason)]).await {

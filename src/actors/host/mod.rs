@@ -34,6 +34,7 @@ pub mod guest_executable;
 pub mod lease;
 pub mod plan;
 pub mod preparation;
+pub mod preparing;
 pub mod publication;
 pub mod reclaim;
 pub mod records;

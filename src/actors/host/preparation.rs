@@ -29,6 +29,7 @@ use crate::core::catalog::PreparationRecord;
 use crate::domain::artifact::{ArtifactManifest, IdMapping, ImageSource, Platform, UserSpec};
 use crate::domain::ids::ArtifactId;
 use crate::domain::layout::StorageRoot;
+use crate::domain::ownership::ProcessIdentity;
 use crate::domain::profile::Profile;
 use crate::oci::accounts::Accounts;
 use crate::oci::blobs::BlobStore;
@@ -106,7 +107,8 @@ pub async fn prepare(request: &PrepareRequest, progress: &ProgressFn<'_>) -> Res
     {
         return Ok(found);
     }
-    reclaim::reclaim_abandoned(&request.storage, &preparation.account, &preparation.granted).await?;
+    let Preparation { account, granted, .. } = &preparation;
+    reclaim::reclaim_abandoned(&request.storage, account, granted, procfs::is_alive).await?;
     progress(Progress::Phase(format!("looking up image {}", request.source)));
     let source = Source::open(&request.source, &request.insecure_registries).await?;
     let image = preparation.resolve(&source).await?;
@@ -114,6 +116,15 @@ pub async fn prepare(request: &PrepareRequest, progress: &ProgressFn<'_>) -> Res
         return Ok(found);
     }
     preparation.make(&source, &image).await
+}
+
+/// Removes what a preparation of this process left that was dropped in the middle.
+pub async fn give_up_own(storage: &StorageRoot) -> Result<(), PrepareError> {
+    let own = own_identity()?;
+    let account = Account::current().map_err(PrepareError::Developer)?;
+    let granted = SubordinateIds::of(&account).map_err(PrepareError::Developer)?;
+    let is_alive = move |owner: &ProcessIdentity| *owner != own && procfs::is_alive(owner);
+    reclaim::reclaim_abandoned(storage, &account, &granted, is_alive).await
 }
 
 /// What one call of [`prepare`] works with.
@@ -357,7 +368,7 @@ fn check_reach(reading: &Reading, mapping: &IdMapping) -> Result<(), PrepareErro
     Ok(())
 }
 
-fn own_identity() -> Result<crate::domain::ownership::ProcessIdentity, PrepareError> {
+fn own_identity() -> Result<ProcessIdentity, PrepareError> {
     let pid = rustix::process::getpid().as_raw_nonzero().get();
     let identity = procfs::identity(pid).map_err(PrepareError::Developer)?;
     identity.ok_or_else(|| PrepareError::Developer(io::ErrorKind::NotFound.into()))

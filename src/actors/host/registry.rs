@@ -26,6 +26,7 @@ use crate::domain::runtime::GuestProcess;
 use crate::domain::session::{SessionEnd, SessionRequest, SessionSummary, Terminal};
 use crate::identity::channel::ServerChannel;
 use crate::identity::peer::{Component, PeerIdentity};
+use crate::store::writer::WriteError;
 use crate::wire::client::{ClientMessage, CoordinatorMessage, DomainStatus, Refusal};
 use crate::wire::lease::{CoordinatorOrder, ExecOutcome, InnerProcess};
 
@@ -69,6 +70,8 @@ pub enum RegistryMessage {
     SessionClosed(SessionId),
     /// A session's processes can't be killed.
     SessionStuck(SessionId),
+    /// Admits nobody from here on, if no session lives; the coordinator is told.
+    CloseIfIdle,
     /// Ends every session; nobody is admitted from here on.
     EndAll(SessionEnd),
     /// The supervisor is gone, and every process of every session with it.
@@ -146,6 +149,11 @@ impl Actor for Registry {
                 let causes = vec![format!("the processes of session {session} could not be killed")];
                 state.arguments.coordinator.cast(HostMessage::Event(Event::Failed { causes, hints: vec![] }))?;
             }
+            RegistryMessage::CloseIfIdle if state.sessions.is_empty() => {
+                state.closing = true;
+                state.arguments.coordinator.cast(HostMessage::Event(Event::Quiet))?;
+            }
+            RegistryMessage::CloseIfIdle => {}
             RegistryMessage::EndAll(end) => {
                 state.closing = true;
                 state.tell_all(|| SessionEvent::End(end.clone()));
@@ -232,6 +240,11 @@ impl RegistryState {
         let summary = summarise(&session, &client, pid, &request, &process);
         let record = SessionRecord { id: session.clone(), client, registered_at: summary.since, process: None };
         if let Err(error) = self.arguments.store.apply(vec![Change::RegisterSession(record)]).await {
+            // A new session is refused only by a generation that is ending for another reason.
+            if let WriteError::Refused(refusal) = &error {
+                tracing::info!(%refusal, "a session comes too late");
+                return answer(channel, CoordinatorMessage::Refused(Refusal::GoingDown));
+            }
             tracing::error!(error = &error as &dyn std::error::Error, "a session can't be recorded");
             let refusal = Refusal::Invalid(format!("the session can't be recorded: {error}"));
             return answer(channel, CoordinatorMessage::Refused(refusal));

@@ -14,17 +14,10 @@ impl CoordinatorState {
         });
     }
 
-    pub(super) fn prepare(&self, myself: &ActorRef<HostMessage>) {
+    pub(super) fn prepare(&mut self, myself: &ActorRef<HostMessage>) {
         self.startup.phase("preparing the image");
-        let request = preparation::PrepareRequest::of_profile(&self.start.profile, self.places.storage.clone());
-        let (startup, myself) = (self.startup.clone(), myself.clone());
-        tokio::spawn(async move {
-            let message = match preparation::prepare(&request, &|progress| startup.progress(progress)).await {
-                Ok(manifest) => HostMessage::Prepared(Box::new(manifest)),
-                Err(error) => HostMessage::Event(Event::Failed { causes: causes_of(&error), hints: error.hints() }),
-            };
-            myself.cast(message).ok();
-        });
+        let request = PrepareRequest::of_profile(&self.start.profile, self.places.storage.clone());
+        self.preparing = Some(Preparing::begin(request, self.startup.clone(), myself.clone()));
     }
 
     pub(super) fn begin(&mut self, myself: &ActorRef<HostMessage>) {

@@ -10,6 +10,7 @@ use super::{blocking, read_record};
 use crate::core::catalog::{Boot, Emptiness, PreparationRecord, Reclaim, Seen, reclaim};
 use crate::domain::artifact::{GuestUser, IdMapping};
 use crate::domain::layout::StorageRoot;
+use crate::domain::ownership::ProcessIdentity;
 use crate::oci::unpack;
 use crate::policy::mapping::identity_mapping;
 use crate::store::Catalog;
@@ -20,15 +21,16 @@ use crate::sys::procfs;
 /// Name of the file in a preparation's directory that says under which mapping it is unpacked.
 pub(super) const MAPPING: &str = "mapping.json";
 
-/// Reclaims all abandoned preparations. One that can't be reclaimed is left for the next time and
+/// Reclaims all preparations whose process is not alive. One that can't be reclaimed is left for the next time and
 /// never stands in the way of a new preparation.
 pub(super) async fn reclaim_abandoned(
     storage: &StorageRoot,
     account: &Account,
     granted: &SubordinateIds,
+    is_alive: impl Fn(&ProcessIdentity) -> bool + Send + 'static,
 ) -> Result<(), PrepareError> {
     let root = storage.clone();
-    let records = blocking(move || Ok(Catalog::open(&root)?.reclaimable_preparations(procfs::is_alive))).await?;
+    let records = blocking(move || Ok(Catalog::open(&root)?.reclaimable_preparations(is_alive))).await?;
     for record in records {
         if let Err(error) = reclaim_one(storage, &record, account, granted).await {
             tracing::warn!(preparation = %record.id, error = &error as &dyn std::error::Error, "leftover stays");
