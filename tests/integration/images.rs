@@ -3,7 +3,7 @@
 mod attacks;
 mod contents;
 mod fake;
-mod fixture;
+pub(crate) mod fixture;
 mod interruptions;
 mod misbehaviour;
 mod prepared;

@@ -52,7 +52,7 @@ fn profiles_and_workspaces_are_apart() -> CaseResult {
     environment.profile("other", "")?;
     let elsewhere = environment.another_project("elsewhere")?;
     let elsewhere = elsewhere.display().to_string();
-    let places: [&[&str]; 3] = [&[], &["-p", "other"], &["-p", "test", "-C", &elsewhere]];
+    let places: [&[&str]; 3] = [&["-p", "test"], &["-p", "other"], &["-p", "test", "-C", &elsewhere]];
     let held: Vec<Running> = places.iter().map(|place| hold(&environment, place)).collect::<Result<_>>()?;
     let all = places.iter().map(|place| status(&environment, place)).collect::<Result<Vec<_>>>()?;
     for key in ["domain", "sandbox", "coordinator"] {
@@ -110,9 +110,7 @@ fn another_configuration_is_told_apart() -> CaseResult {
     let refused = environment.lazaret(["run", "--", "true"]).run()?.expect_code(125)?;
     for text in [
         "runs with a different configuration",
-        "COLOUR",
-        "red",
-        "blue",
+        "COLOUR has another value",
         "/var/cache",
         "198.51.100.0/24",
         "hint: to use the new configuration: lazaret down, then lazaret up",
@@ -120,6 +118,8 @@ fn another_configuration_is_told_apart() -> CaseResult {
     ] {
         ensure!(refused.stderr().contains(text), "not a word of '{text}'\n{refused}");
     }
+    // Values may be secrets.
+    ensure!(!refused.stderr().contains("red") && !refused.stderr().contains("blue"), "{refused}");
     let attached = environment.lazaret(["attach", "--", "sh", "-c", "echo $COLOUR"]).run()?.ok()?;
     ensure!(attached.stdout() == "red\n", "{attached}");
     ensure!(process(&status(&environment, &[])?, "coordinator")? == process(&before, "coordinator")?);

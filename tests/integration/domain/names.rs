@@ -9,7 +9,9 @@ use fs_err as fs;
 use lazaret::domain::escaped::escape;
 
 use crate::harness::sessions::hold;
+use crate::harness::world::world;
 use crate::harness::{Case, CaseResult, Environment, Need, case};
+use crate::images::fixture::{Image, Layer};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
@@ -64,23 +66,38 @@ fn a_volume_may_have_an_odd_name() -> CaseResult {
     let host = serde_json::to_string(&volume)?;
     environment
         .profile("test", &format!("[[volumes]]\nhost = {host}\nguest = \"/given to\\tall:x,y\"\naccess = \"rw\"\n"))?;
-    let output = environment.in_sandbox("cat '/given to\tall:x,y/given'; echo back > /given*/taken").run()?.ok()?;
+    let output =
+        environment.in_sandbox("cat '/given to\tall:x,y/given'; echo back > '/given to\tall:x,y/taken'").run()?.ok()?;
     ensure!(output.stdout() == "given\n", "{output}");
     ensure!(fs::read_to_string(volume.join("taken"))? == "back\n");
     Ok(())
 }
 
+/// With an image of one static executable, since it is prepared anew.
 fn the_storage_root_may_have_an_odd_name() -> CaseResult {
     let environment = Environment::new()?;
-    environment.profile("test", "persistent = [\"/srv/kept\", \"/odd, path:x\\\\y\"]")?;
+    let executable = fs::read(world().guest())?;
+    let image = environment.directory().join("image");
+    let layer = Layer::base().directory("bin", 0o755, 0).file("bin/tool", &executable, 0o755, 0);
+    let (reference, _) = Image::new([layer]).write_layout(&image)?;
+    environment.write_profile(
+        "test",
+        &format!(
+            "image = \"{reference}\"\nuser = \"dev\"\npersistent = [\"/home\", \"/odd, path:x\\\\y\"]\n\
+             [workspace]\nisolate_ignored = false\n",
+        ),
+    )?;
     let data = environment.directory().join(ODD);
-    let run = |script: &str| {
-        let run = environment.in_sandbox(script).env("XDG_DATA_HOME", &data);
-        run.deadline(std::time::Duration::from_secs(120)).run()
-    };
-    run("echo 1 > /srv/kept/a; echo 2 > '/odd, path:x\\y/b'; echo 3 > /var/c")?.ok()?;
-    let output = run("cat /srv/kept/a '/odd, path:x\\y/b'; test ! -e /var/c")?.ok()?;
-    ensure!(output.stdout() == "1\n2\n", "{output}");
+    let run = || environment.lazaret(["run", "--", "/bin/tool", "--version"]).env("XDG_DATA_HOME", &data).run();
+    run()?.ok()?.expect_stdout("lazaret-guest")?;
+    run()?.ok()?.expect_stdout("lazaret-guest")?;
+    ensure!(fs::read_dir(data.join("lazaret/domains"))?.count() == 1, "the state is elsewhere");
+    let latin = environment.directory().join(OsStr::from_bytes(b"lat\xefn"));
+    let refused = environment.lazaret(["status"]).env("XDG_DATA_HOME", &latin).run()?.expect_code(125)?;
+    ensure!(
+        refused.stderr().contains("is not named in UTF-8") && refused.stderr().contains("XDG_DATA_HOME"),
+        "{refused}"
+    );
     Ok(())
 }
 

@@ -62,8 +62,9 @@ fn a_waiting_caller_says_for_what() -> CaseResult {
     let _asked = registry.asked()?;
     let leading = coordinator(&environment).context("no coordinator prepares")?;
     let waiter = environment.lazaret(["run", "--wait", "1.2", "--", "true"]).run()?.expect_code(125)?;
-    let shown = format!("lazaret: waiting for process {leading}: preparing the image, since ");
+    let shown = format!("lazaret: waiting for process {leading}: looking up image 127.0.0.1:");
     ensure!(waiter.stderr().contains(&shown), "lacks '{shown}'\n{waiter}");
+    ensure!(waiter.stderr().matches(&shown).count() == 2, "once while it waits, once at the end\n{waiter}");
     ensure!(waiter.stderr().contains("could not be entered within 1.2 seconds"), "{waiter}");
     ensure!(waiter.stderr().contains("hint: wait longer with --wait SECONDS"), "{waiter}");
     ensure!((1.2..10.0).contains(&waiter.elapsed.as_secs_f64()), "waited for {:?}", waiter.elapsed);
@@ -111,7 +112,7 @@ fn an_interrupted_start_leaves_nothing() -> CaseResult {
     let registry = SilentRegistry::start(&environment)?;
     let mut terminal = environment.terminal(["up"])?;
     let _asked = registry.asked()?;
-    terminal.wait_for("preparing the image")?;
+    terminal.wait_for("looking up image 127.0.0.1:")?;
     terminal.send(INTERRUPT)?;
     let code = terminal.wait_exit(START)?;
     ensure!(code == 130, "exit code {code}\n{}", terminal.contents());
