@@ -119,6 +119,8 @@ fn run(began: Instant) -> Result<(), StartError> {
 
 /// Sets what is inherited by everything that the supervisor starts.
 fn prepare_process() {
+    // Whatever is made on the host's side of the sandbox is the developer's alone.
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     if let Err(error) = crate::sys::process::set_process_name("lazaret-rs") {
         warn!(%error, "the process keeps its name");
     }

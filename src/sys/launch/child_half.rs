@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
 use nix::libc;
 use nix::sys::signal::SigSet;
+use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::process::Signal;
 
@@ -57,6 +58,8 @@ fn child_steps(plan: &mut ChildPlan<'_>) -> Result<Infallible, (Step, Errno)> {
     if let Entry::Namespaces(groups) = plan.entry {
         enter_namespaces(groups)?;
     }
+    // Not whatever the developer's shell has: umoci makes directories that an image only implies by it.
+    rustix::process::umask(Mode::WGRP | Mode::WOTH);
     rustix::process::chdir(c"/").map_err(|e| (Step::Directory, e))?;
     // After the change of ids, which clears it (prctl(2)).
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(|e| (Step::DeathSignal, e))?;
