@@ -113,7 +113,7 @@ fn another_configuration_is_told_apart() -> CaseResult {
         "COLOUR has another value",
         "/var/cache",
         "198.51.100.0/24",
-        "hint: to use the new configuration: lazaret down, then lazaret up",
+        "hint: to use the configuration as it is now: lazaret down, then lazaret up",
         "hint: to join the sandbox as it runs: lazaret attach",
     ] {
         ensure!(refused.stderr().contains(text), "not a word of '{text}'\n{refused}");

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
@@ -92,6 +93,11 @@ fn the_storage_root_may_have_an_odd_name() -> CaseResult {
     run()?.ok()?.expect_stdout("lazaret-guest")?;
     run()?.ok()?.expect_stdout("lazaret-guest")?;
     ensure!(fs::read_dir(data.join("lazaret/domains"))?.count() == 1, "the state is elsewhere");
+    // The layer has no entry for the root itself, as many have not.
+    for prepared in fs::read_dir(data.join("lazaret/prepared"))? {
+        let mode = fs::metadata(prepared?.path().join("rootfs"))?.permissions().mode() & 0o7777;
+        ensure!(mode == 0o755, "an implied root directory has mode {mode:o}");
+    }
     let latin = environment.directory().join(OsStr::from_bytes(b"lat\xefn"));
     let refused = environment.lazaret(["status"]).env("XDG_DATA_HOME", &latin).run()?.expect_code(125)?;
     ensure!(
