@@ -20,7 +20,7 @@ use lazaret::domain::session::{ControlEvent, WindowSize};
 use lazaret::domain::workspace::{Protection, ProtectionKind};
 use lazaret::policy::derive;
 use lazaret::policy::mapping::identity_mapping;
-use lazaret::policy::sandbox::{ControlMounts, SandboxInput, specification};
+use lazaret::policy::sandbox::{SandboxInput, specification};
 use lazaret::sys::accounts::{Account, SubordinateIds};
 use lazaret::sys::namespaces::{MappedCommand, run_mapped, spawn_mapped};
 use lazaret::sys::{executables, pty, seqpacket};
@@ -72,7 +72,19 @@ fn plan(base: &Path, workspace: &Path, mapping: &IdMapping, generation: u64) -> 
         ],
         hidden: scratch.join("hidden"),
     };
-    let control = ControlMounts { bin: base.join("bin"), requests: run.join("requests"), results: run.join("results") };
+    let control: Vec<_> = [
+        (base.join("bin"), "bin", Access::ReadOnly),
+        (run.join("requests"), "mailbox/requests", Access::ReadWrite),
+        (run.join("results"), "mailbox/results", Access::ReadOnly),
+    ]
+    .into_iter()
+    .map(|(source, name, access)| VolumePlan {
+        source,
+        guest: path(&format!("/run/lazaret/{name}")),
+        access,
+        staged: run.join("mnt").join(name),
+    })
+    .collect();
     let limits = Limits { tmp: 64 << 20, ..Limits::default() };
     let mut oci_spec = specification(&SandboxInput {
         root: &root.merged,
@@ -107,6 +119,7 @@ fn plan(base: &Path, workspace: &Path, mapping: &IdMapping, generation: u64) -> 
         anchors,
         workspace,
         volumes,
+        control,
         root_files: vec![
             file("/etc/resolv.conf", "nameserver 10.0.2.3\n"),
             file("/etc/hosts", "127.0.0.1 localhost\n"),

@@ -112,6 +112,9 @@ pub struct RuntimePlan {
     pub workspace: WorkspacePlan,
     /// Volumes.
     pub volumes: Vec<VolumePlan>,
+    /// The fixed control mounts, staged like volumes: what the sandbox must not write is mounted read-only
+    /// on the host, since a user namespace in the sandbox can lift a read-only mount of gVisor's own.
+    pub control: Vec<VolumePlan>,
     /// Files put into the root.
     pub root_files: Vec<RootFile>,
     /// Short private directory for runsc's `--root`, its bundle and its logs.

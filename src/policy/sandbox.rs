@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::domain::artifact::{IdMapping, IdRange};
 use crate::domain::network::ProbePlan;
 use crate::domain::profile::{Access, GuestPath, Limits};
-use crate::domain::runtime::{AnchorPlan, GUEST_CONTROL, GUEST_EXECUTABLE, VolumePlan};
+use crate::domain::runtime::{AnchorPlan, GUEST_EXECUTABLE, VolumePlan};
 use crate::domain::workspace::GUEST_WORKSPACE;
 
 /// Capabilities of root in the sandbox: init and every session (capabilities(7)).
@@ -53,17 +53,6 @@ pub const WRAPPER_CAPABILITIES: [&str; 2] = ["CAP_SETPCAP", "CAP_SYS_ADMIN"];
 /// The search path of a process that is given none.
 pub const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Host directories behind the fixed control mounts, as the Runtime Supervisor sees them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ControlMounts {
-    /// Holds `lazaret-guest`; read-only at `/run/lazaret/bin`.
-    pub bin: PathBuf,
-    /// Escalation requests; writable at `/run/lazaret/mailbox/requests`.
-    pub requests: PathBuf,
-    /// Escalation results; read-only at `/run/lazaret/mailbox/results`.
-    pub results: PathBuf,
-}
-
 /// What a specification is made from. Paths are those that the Runtime Supervisor sees.
 #[derive(Debug, Clone, Copy)]
 pub struct SandboxInput<'a> {
@@ -78,7 +67,7 @@ pub struct SandboxInput<'a> {
     /// Volumes.
     pub volumes: &'a [VolumePlan],
     /// Fixed control mounts.
-    pub control: &'a ControlMounts,
+    pub control: &'a [VolumePlan],
     /// Resource limits.
     pub limits: &'a Limits,
     /// The Domain's identity mapping.
@@ -197,10 +186,9 @@ fn mounts(input: &SandboxInput<'_>) -> Result<Vec<Value>, SpecificationError> {
         mounts.push(bind(guest.as_str(), source, access)?);
     }
     mounts.push(bind(GUEST_WORKSPACE, input.workspace, Access::ReadWrite)?);
-    let control = |name: &str| format!("{GUEST_CONTROL}/{name}");
-    mounts.push(bind(&control("bin"), &input.control.bin, Access::ReadOnly)?);
-    mounts.push(bind(&control("mailbox/requests"), &input.control.requests, Access::ReadWrite)?);
-    mounts.push(bind(&control("mailbox/results"), &input.control.results, Access::ReadOnly)?);
+    for control in input.control {
+        mounts.push(bind(control.guest.as_str(), &control.staged, control.access)?);
+    }
     Ok(mounts)
 }
 

@@ -75,6 +75,11 @@ impl MountPlaces {
         self.0.join(format!("v{position}"))
     }
 
+    /// The control mount with this position.
+    pub fn control(&self, position: usize) -> PathBuf {
+        self.0.join(format!("c{position}"))
+    }
+
     /// Gives the participant that is mounted at a target.
     pub fn participant(&self, target: &str, profile: &Profile) -> Option<Participant> {
         let is = |path: PathBuf| path.as_os_str() == target;

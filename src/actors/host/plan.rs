@@ -7,11 +7,13 @@ use super::generation::GenerationContext;
 use super::guest_executable::{self, GuestExecutableError};
 use super::workspace;
 use crate::domain::layout::DomainRoot;
-use crate::domain::profile::GuestPath;
-use crate::domain::runtime::{AnchorPlan, OverlayPlan, RootFile, RuntimePlan, VolumePlan, WorkspacePlan};
+use crate::domain::profile::{Access, GuestPath};
+use crate::domain::runtime::{
+    AnchorPlan, GUEST_CONTROL, OverlayPlan, RootFile, RuntimePlan, VolumePlan, WorkspacePlan,
+};
 use crate::policy::derive;
 use crate::policy::protections::{self, ProtectionRefusal};
-use crate::policy::sandbox::{self, ControlMounts, SandboxInput, SpecificationError};
+use crate::policy::sandbox::{self, SandboxInput, SpecificationError};
 use crate::sys::{directories, executables, private};
 
 /// The plan can't be made.
@@ -77,15 +79,27 @@ pub fn make(context: &GenerationContext) -> Result<Planned, PlanError> {
     let runtime = context.places.runtime_of(identity.generation);
     let scratch = context.places.domain.scratch(identity.generation);
     let mounts = context.places.mounts_of(identity.generation);
-    let control = ControlMounts {
-        bin: guest_executable::stage(&context.places.storage)?,
-        requests: runtime.join("mailbox/requests"),
-        results: runtime.join("mailbox/results"),
-    };
+    let (requests, results) = (runtime.join("mailbox/requests"), runtime.join("mailbox/results"));
     let runsc_directory = runtime.join("r");
-    for directory in [mounts.path(), &control.requests, &control.results, &runsc_directory] {
+    for directory in [mounts.path(), &requests, &results, &runsc_directory] {
         ensure(directory)?;
     }
+    let executables = guest_executable::stage(&context.places.storage)?;
+    let control = [
+        (executables, "bin", Access::ReadOnly),
+        (requests, "mailbox/requests", Access::ReadWrite),
+        (results, "mailbox/results", Access::ReadOnly),
+    ];
+    let control: Vec<_> = control
+        .into_iter()
+        .enumerate()
+        .map(|(number, (source, name, access))| VolumePlan {
+            source,
+            guest: constant(&format!("{GUEST_CONTROL}/{name}")),
+            access,
+            staged: mounts.control(number),
+        })
+        .collect();
     let facts = workspace::gather(identity.workspace.path(), &profile.workspace.hide)
         .map_err(|source| PlanError::Workspace { path: identity.workspace.path().to_owned(), source })?;
     let protected = protections::plan(&facts, &profile.workspace).map_err(PlanError::Protection)?;
@@ -142,6 +156,7 @@ pub fn make(context: &GenerationContext) -> Result<Planned, PlanError> {
         anchors,
         workspace,
         volumes,
+        control,
         root_files: root_files(context, &hostname),
         runsc_directory,
         scratch,
@@ -180,11 +195,12 @@ fn anchor(domain: &DomainRoot, path: &GuestPath, merged: PathBuf) -> Result<Anch
     Ok(AnchorPlan { path: path.clone(), overlay })
 }
 
+fn constant(path: &str) -> GuestPath {
+    GuestPath::try_from(path.to_owned()).expect("a constant path is a sandbox path")
+}
+
 fn root_files(context: &GenerationContext, hostname: &str) -> Vec<RootFile> {
-    let file = |path: &str, content: String| RootFile {
-        path: GuestPath::try_from(path.to_owned()).expect("a constant path is a sandbox path"),
-        content,
-    };
+    let file = |path: &str, content: String| RootFile { path: constant(path), content };
     let local_v6 = if context.policy.ipv6 { "::1 localhost\n" } else { "" };
     let resolvers: String = context.policy.resolvers.iter().map(|address| format!("nameserver {address}\n")).collect();
     vec![

@@ -37,7 +37,11 @@ fn full() -> Value {
             volume("/srv/data", "/srv/data", Access::ReadOnly),
             volume("/home/dev/cache", "/home/agent/.cache", Access::ReadWrite),
         ],
-        control: &ControlMounts { bin: "/s/bin".into(), requests: "/s/req".into(), results: "/s/res".into() },
+        control: &[
+            volume("/h/bin", "/run/lazaret/bin", Access::ReadOnly),
+            volume("/h/requests", "/run/lazaret/mailbox/requests", Access::ReadWrite),
+            volume("/h/results", "/run/lazaret/mailbox/results", Access::ReadOnly),
+        ],
         limits: &Limits {
             open_files: Some(4096),
             processes: None,

@@ -1,4 +1,4 @@
-//! The workspace with its protections, and the volumes.
+//! The workspace with its protections, the volumes and the control mounts.
 //!
 //! Nothing is ever made in the workspace: a protection is mounted over what is there, which is
 //! opened beneath the staged workspace without following any symbolic link.
@@ -38,9 +38,9 @@ pub(super) fn stage(plan: &RuntimePlan, owner: Owner, made: &mut Made) -> Result
     Ok(())
 }
 
-/// Stages all volumes.
+/// Stages all volumes and the control mounts.
 pub(super) fn stage_volumes(plan: &RuntimePlan, owner: Owner, made: &mut Made) -> Result<(), MountsError> {
-    for VolumePlan { source, access, staged, .. } in &plan.volumes {
+    for VolumePlan { source, access, staged, .. } in plan.volumes.iter().chain(&plan.control) {
         let (volume, kind) = directories::open_any(source)?;
         match kind {
             EntryKind::Directory => directories::make(staged, owner, owner.private())?,
