@@ -19,7 +19,14 @@ const fn capability(name: &'static str, number: u32) -> Capability {
 }
 
 /// The capabilities that a session's processes may hold: root all of them, any other user none until
-/// it becomes root. They are the whole bounding set.
+/// it becomes root. They are the whole bounding set, and init's.
+///
+/// They are what package managers need to install as root: to own, read and mark any file
+/// (`CHOWN`, `DAC_OVERRIDE`, `FOWNER`, `FSETID`), to become a service user and signal it
+/// (`SETUID`, `SETGID`, `KILL`), and to run a maintainer script below another root
+/// (`SYS_CHROOT`); and `NET_BIND_SERVICE`, to serve on a port below 1024. Left out with a reason:
+/// `MKNOD` (gVisor makes no device nodes here), `SETFCAP` (this runsc stores no file capabilities),
+/// `AUDIT_WRITE` (there is no audit socket), `SETPCAP` (only the session wrapper lowers a bounding set).
 pub const AGENT: &[Capability] = &[
     capability("CAP_CHOWN", 0),
     capability("CAP_DAC_OVERRIDE", 1),
@@ -35,6 +42,11 @@ pub const AGENT: &[Capability] = &[
 /// What `lazaret-guest session` starts with besides [`AGENT`] and gives up before the command runs: the
 /// first makes the session's own namespaces, the second takes both out of the bounding set.
 pub const SESSION_START: &[Capability] = &[capability("CAP_SYS_ADMIN", 21), capability("CAP_SETPCAP", 8)];
+
+/// Gives the names of the agent's capabilities.
+pub fn agent() -> impl Iterator<Item = &'static str> {
+    AGENT.iter().map(|capability| capability.name)
+}
 
 /// Gives the names of the capabilities that `lazaret-guest session` must be started with.
 pub fn session_start() -> impl Iterator<Item = &'static str> {

@@ -18,37 +18,11 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::domain::artifact::{IdMapping, IdRange};
+use crate::domain::capabilities;
 use crate::domain::network::ProbePlan;
 use crate::domain::profile::{Access, GuestPath, Limits};
 use crate::domain::runtime::{AnchorPlan, GUEST_EXECUTABLE, VolumePlan};
 use crate::domain::workspace::GUEST_WORKSPACE;
-
-/// Capabilities of root in the sandbox: init and every session (capabilities(7)).
-///
-/// They are what package managers need to install as root: to own, read and mark any file
-/// (`CHOWN`, `DAC_OVERRIDE`, `FOWNER`, `FSETID`), to become a service user and signal it
-/// (`SETUID`, `SETGID`, `KILL`), and to run a maintainer script below another root
-/// (`SYS_CHROOT`); and `NET_BIND_SERVICE`, to serve on a port below 1024. None of them reaches
-/// beyond gVisor's own kernel. The agent never has `NET_ADMIN`, `NET_RAW` or `SYS_ADMIN`.
-/// Left out with a reason: `MKNOD` (gVisor makes no device nodes here), `SETFCAP` (this
-/// runsc stores no file capabilities), `AUDIT_WRITE` (there is no audit socket), `SETPCAP`
-/// (only the session wrapper lowers a bounding set).
-pub const CAPABILITIES: [&str; 9] = [
-    "CAP_CHOWN",
-    "CAP_DAC_OVERRIDE",
-    "CAP_FOWNER",
-    "CAP_FSETID",
-    "CAP_KILL",
-    "CAP_NET_BIND_SERVICE",
-    "CAP_SETGID",
-    "CAP_SETUID",
-    "CAP_SYS_CHROOT",
-];
-
-/// What the session wrapper, `lazaret-guest session`, has besides [`CAPABILITIES`], by its
-/// `runsc exec` alone: `SYS_ADMIN` to make the session's PID and mount namespaces, `SETPCAP` to
-/// take both out of the bounding set again before it starts the session's command.
-pub const WRAPPER_CAPABILITIES: [&str; 2] = ["CAP_SETPCAP", "CAP_SYS_ADMIN"];
 
 /// The search path of a process that is given none.
 pub const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -98,7 +72,7 @@ pub fn specification(input: &SandboxInput<'_>) -> Result<Value, SpecificationErr
             "args": [GUEST_EXECUTABLE, "init", probe],
             "env": [format!("PATH={DEFAULT_PATH}")],
             "cwd": "/",
-            "capabilities": capability_sets(&CAPABILITIES),
+            "capabilities": capability_sets(capabilities::agent()),
             "rlimits": rlimits(input.limits),
             "noNewPrivileges": true,
         },
@@ -116,7 +90,8 @@ pub fn specification(input: &SandboxInput<'_>) -> Result<Value, SpecificationErr
 
 /// Gives the `capabilities` object of a process document. Nothing is inheritable or ambient, so a
 /// process that becomes another user keeps none.
-pub fn capability_sets(capabilities: &[&str]) -> Value {
+fn capability_sets(capabilities: impl Iterator<Item = &'static str>) -> Value {
+    let capabilities: Vec<_> = capabilities.collect();
     json!({
         "bounding": capabilities,
         "effective": capabilities,
@@ -128,8 +103,7 @@ pub fn capability_sets(capabilities: &[&str]) -> Value {
 
 /// Gives the capabilities of the `runsc exec` that starts a session wrapper.
 pub fn wrapper_capability_sets() -> Value {
-    let all: Vec<_> = CAPABILITIES.into_iter().chain(WRAPPER_CAPABILITIES).collect();
-    capability_sets(&all)
+    capability_sets(capabilities::session_start())
 }
 
 /// Gives a host name for the sandbox from the workspace's directory name: letters, digits and

@@ -38,7 +38,7 @@ use crate::wire::bootstrap::{Start, StartMode, StartOutcome};
 use crate::wire::lease::{CoordinatorOrder, SupervisorReport};
 
 /// How long the client that started the Domain may take to register its session.
-const FIRST_SESSION: Duration = Duration::from_secs(15);
+const FIRST_SESSION: Duration = Duration::from_secs(5);
 
 /// How long one spawn of the supervisor may take.
 const SPAWN_DEADLINE: u64 = 30_000;
