@@ -4,8 +4,6 @@ SHELL := /bin/bash
 CARGO ?= cargo
 # Arguments for the test binaries, such as ARGS='doctor --nocapture'.
 ARGS ?=
-# What the fault-injection tests need is compiled into test builds alone.
-TEST_BUILD := --locked --features fault-injection
 
 .DEFAULT_GOAL := help
 .PHONY: help deps build install test check fmt fmt-check lint deny doc architecture unit integration demo bench clean
@@ -33,7 +31,7 @@ fmt-check:
 	$(CARGO) fmt --check
 
 lint: ## run clippy on everything, warnings denied
-	$(CARGO) clippy $(TEST_BUILD) --all-targets -- -D warnings
+	$(CARGO) clippy --locked --all-targets -- -D warnings
 
 deny: ## check licences, banned crates and sources of dependencies
 	@scripts/cargo-deny.sh check --hide-inclusion-graph licenses bans sources
@@ -42,13 +40,13 @@ doc: ## build the API documentation, warnings denied
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps --document-private-items
 
 architecture: ## check the rules about the source tree
-	$(CARGO) test $(TEST_BUILD) --quiet --test architecture
+	$(CARGO) test --locked --quiet --test architecture
 
 unit: ## run the unit tests
-	$(CARGO) test $(TEST_BUILD) --lib --bins $(ARGS)
+	$(CARGO) test --locked --lib --bins $(ARGS)
 
 integration: ## run the real binaries as an unprivileged user; best as root or with sudo
-	$(CARGO) test $(TEST_BUILD) --test integration -- $(ARGS)
+	$(CARGO) test --locked --test integration -- $(ARGS)
 
 demo: ## make an image and a project, and run a session in them that shows what it reaches
 	@scripts/demo.sh

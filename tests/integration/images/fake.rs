@@ -102,8 +102,11 @@ fn serve(stream: &TcpStream, requests: &Mutex<Vec<Request>>, answer: &dyn Fn(&Re
     out.write_all(head.as_bytes())?;
     out.write_all(b"\r\n")?;
     out.write_all(&reply.body)?;
-    while reply.endless {
-        out.write_all(&reply.body)?;
+    if reply.endless {
+        // Until the client has had enough and closes, which makes the write fail.
+        loop {
+            out.write_all(&reply.body)?;
+        }
     }
     Ok(())
 }

@@ -221,7 +221,7 @@ impl Image {
 
     /// Writes the image's blobs into a layout and gives its descriptor.
     fn write_blobs(&self, layout: &Path) -> Result<Value> {
-        let layers = self.layers.iter().map(|layer| Ok(described(&layer.media_type, layout, &layer.bytes)?));
+        let layers = self.layers.iter().map(|layer| described(&layer.media_type, layout, &layer.bytes));
         let layers: Vec<Value> = layers.collect::<Result<_>>()?;
         let config = described(self.config_type, layout, self.config.to_string().as_bytes())?;
         let manifest = json!({"schemaVersion": 2, "mediaType": MANIFEST_TYPE, "config": config, "layers": layers});
