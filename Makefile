@@ -37,7 +37,7 @@ deny: ## check licences, banned crates and sources of dependencies
 	@scripts/cargo-deny.sh check --hide-inclusion-graph licenses bans sources
 
 doc: ## build the API documentation, warnings denied
-	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps --document-private-items
+	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $(CARGO) doc --locked --no-deps --document-private-items
 
 architecture: ## check the rules about the source tree
 	$(CARGO) test --locked --quiet --test architecture

@@ -1,5 +1,5 @@
 //! The root of the Runtime Supervisor's tree: carries out orders and what
-//! [`Phase`](crate::core::supervision::Phase) decides.
+//! [`Phase`] decides.
 //!
 //! Parent: none; its end is the process's end, and as process 1 that of everything in its namespaces.
 //! Children and what the death of each means:

@@ -34,8 +34,8 @@ enum ImageVerb {
 
 #[derive(Debug, clap::Args)]
 struct PrepareArgs {
-    /// The image: REGISTRY/NAME[:TAG][@DIGEST], oci:DIRECTORY[:NAME], oci-archive:FILE[:NAME] or
-    /// docker-archive:FILE[:NAME]
+    /// The image: REGISTRY/NAME with :TAG or @DIGEST, or oci:DIRECTORY, oci-archive:FILE or
+    /// docker-archive:FILE, each with :NAME when it holds several images
     #[arg(value_name = "IMAGE")]
     reference: String,
     /// User of the image that becomes you: NAME, UID, NAME:GROUP or UID:GID [default: the image's own]
