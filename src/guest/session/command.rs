@@ -9,7 +9,7 @@ use nix::unistd::{Gid, Pid, Uid, chdir, fchown, getpid, setpgid, tcsetpgrp};
 use super::{FAILED, SessionError, exec, privileges, say, step};
 use crate::domain::escaped::escape;
 use crate::domain::runtime::GuestProcess;
-use crate::sys::guest::{close_on_exec_from, signal_actions_for_exec};
+use crate::sys::guest::{close_on_exec_from, stay_until_exec};
 
 /// Becomes the command. Returns only when that fails: the exit status, after a message.
 pub(super) fn run(process: &GuestProcess) -> u8 {
@@ -37,7 +37,7 @@ fn prepare(process: &GuestProcess) -> Result<(), SessionError> {
     own_streams(process);
     privileges::drop_to(process)?;
     close_on_exec_from(3).map_err(step("mark inherited descriptors"))?;
-    signal_actions_for_exec();
+    stay_until_exec();
     SigSet::empty().thread_set_mask().map_err(step("unblock signals"))
 }
 
