@@ -14,7 +14,8 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 use fs_err as fs;
-use nix::unistd::{Uid, chown};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::unistd::{Pid, Uid, chown};
 
 use super::world::{VARIABLE, World, copy_binaries};
 use super::{command, image, leftovers, network, root, user};
@@ -83,6 +84,8 @@ fn make_base() -> Result<PathBuf> {
         let name = entry.file_name();
         let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)).and_then(|pid| pid.parse::<u32>().ok());
         if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            let mark = format!("{}/", entry.path().display());
+            leftovers::processes(&[mark.as_bytes()]).iter().for_each(leftovers::Process::kill);
             // It may be another user's; then it stays.
             drop(fs::remove_dir_all(entry.path()));
         }
@@ -93,10 +96,17 @@ fn make_base() -> Result<PathBuf> {
     Ok(path.to_owned())
 }
 
+/// The signals that end a run early.
+fn interruptions() -> SigSet {
+    [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect()
+}
+
 fn as_root() -> Result<ExitCode> {
+    // Blocked in all threads to come; programs that are started get an empty mask.
+    interruptions().thread_block()?;
     let base = make_base()?;
     let outcome = run_as_root(&base);
-    let left = leftovers::processes(&[base.as_os_str().as_encoded_bytes()]);
+    let left = leftovers::processes(&[format!("{}/", base.display()).as_bytes()]);
     for process in &left {
         eprintln!("left over after the whole run, now killed: {process}");
         process.kill();
@@ -135,7 +145,16 @@ fn run_as_root(base: &Path) -> Result<ExitCode> {
     cases.arg(own_executable(base)?).args(std::env::args_os().skip(1));
     cases.env_clear().env(VARIABLE, serde_json::to_string(&world)?).current_dir("/");
     cases.envs(PASSED.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
-    let status = cases.status().context("cannot start the unprivileged stage")?;
+    let mut cases = cases.spawn().context("cannot start the unprivileged stage")?;
+    let pid = Pid::from_raw(i32::try_from(cases.id())?);
+    std::thread::spawn(move || {
+        // Whoever interrupts the run wants it to end, and the machine to be as before.
+        if let Ok(signal) = interruptions().wait() {
+            eprintln!("{signal}: the run is abandoned");
+            let _ = kill(pid, Signal::SIGKILL);
+        }
+    });
+    let status = cases.wait()?;
     Ok(ExitCode::from(u8::try_from(command::code(status)).unwrap_or(1)))
 }
 
