@@ -147,7 +147,8 @@ fn several_lacks_are_all_listed() -> CaseResult {
     ];
     let doctor = lazaret(&environment, &lacks, &["doctor"])?;
     ensure!(doctor.code == 125, "{doctor:?}");
-    for text in ["slirp4netns is not installed", "subordinate group ids", "/dev/net/tun cannot be opened", "Missing: 3"] {
+    for text in ["slirp4netns is not installed", "subordinate group ids", "/dev/net/tun cannot be opened", "Missing: 3"]
+    {
         ensure!(doctor.stdout.contains(text), "doctor does not say '{text}':\n{}", doctor.stdout);
     }
     Ok(())

@@ -36,7 +36,8 @@ fn runs_in_an_empty_root() -> CaseResult {
     let root = tempfile::tempdir_in(world().base.join("c"))?;
     fs_err::copy(world().guest(), root.path().join("guest"))?;
     let unshare = Invocation::new("unshare").args(["--map-root-user", "--root"]).arg(root.path());
-    let output = unshare.args(["/guest", "--version"]).deadline(Duration::from_secs(10)).run()?.ok()?;
-    output.expect_stdout("lazaret-guest")?;
+    // Outside a sandbox it only says so; that it can say it is what counts.
+    let output = unshare.arg("/guest").deadline(Duration::from_secs(10)).run()?;
+    output.expect_code(125)?.expect_stderr("lazaret: ")?;
     Ok(())
 }

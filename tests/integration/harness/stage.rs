@@ -32,6 +32,8 @@ const PREFIX: &str = "lzt-";
 pub fn enter() -> Option<ExitCode> {
     let outcome = match World::from_environment() {
         Ok(Some(world)) => {
+            // The root stage blocks them, and programs that cases start would inherit that.
+            interruptions().thread_unblock().expect("the set is valid");
             world.install();
             return None;
         }
@@ -102,7 +104,7 @@ fn interruptions() -> SigSet {
 }
 
 fn as_root() -> Result<ExitCode> {
-    // Blocked in all threads to come; programs that are started get an empty mask.
+    // Blocked in all threads to come, so that the one that waits for them gets them.
     interruptions().thread_block()?;
     let base = make_base()?;
     let outcome = run_as_root(&base);
