@@ -16,13 +16,14 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use super::begin::{self, Beginning};
 use super::evidence;
 use super::generation::{GenerationContext, Places};
+use super::messages::{HostMessage, LinkMessage, RegistryMessage, SpawnRequest};
 use super::preparation::PrepareRequest;
 use super::preparing::Preparing;
 use super::publication::{self, Publisher, PublisherArguments};
 use super::reclaim;
 use super::records::Records;
-use super::registry::{Registry, RegistryArguments, RegistryMessage};
-use super::runtime_link::{LinkMessage, RuntimeLink, SpawnRequest};
+use super::registry::{Registry, RegistryArguments};
+use super::runtime_link::RuntimeLink;
 use super::startup::Startup;
 use super::{causes_of, lease, plan};
 use crate::core::generation::{Change, Ownership, Participant};
@@ -42,24 +43,6 @@ const FIRST_SESSION: Duration = Duration::from_secs(5);
 
 /// How long one spawn of the supervisor may take.
 const SPAWN_DEADLINE: u64 = 30_000;
-
-/// What the coordinator is told.
-pub enum HostMessage {
-    /// Something happened in the generation's life.
-    Event(Event),
-    /// The prepared lower is there.
-    Prepared(Box<ArtifactManifest>),
-    /// Identities and intents are durable.
-    Begun(Arc<GenerationContext>),
-    /// The supervisor reports.
-    Report(SupervisorReport),
-    /// The supervisor's process ended.
-    SupervisorEnded(String),
-    /// The socket is bound and the publication durable.
-    PublicationReady(tokio::net::UnixListener, Arc<Face>),
-    /// Keeps a connection open until this process ends.
-    HoldUntilEnd(Box<ServerChannel>),
-}
 
 /// What the coordinator is made of; the Domain lock is held.
 pub struct CoordinatorArguments {

@@ -32,6 +32,7 @@ pub mod evidence;
 pub mod generation;
 pub mod guest_executable;
 pub mod lease;
+pub mod messages;
 pub mod plan;
 pub mod preparation;
 pub mod preparing;

@@ -4,7 +4,7 @@ use ractor::ActorRef;
 use tokio::task::JoinHandle;
 
 use super::causes_of;
-use super::coordinator::HostMessage;
+use super::messages::HostMessage;
 use super::preparation::{self, PrepareRequest};
 use super::startup::Startup;
 use crate::core::lifecycle::Event;

@@ -14,9 +14,9 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use super::generation::GenerationContext;
+use super::messages::RegistryMessage;
 use super::reclaim::owned_identity;
 use super::records::Records;
-use super::registry::RegistryMessage;
 use crate::core::generation::{Change, Ownership, Participant};
 use crate::identity::anchor::{AnchorError, TrustAnchor};
 use crate::identity::channel::{self, Face};

@@ -11,11 +11,10 @@ use std::time::Duration;
 use futures_util::{SinkExt, StreamExt};
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
-use super::coordinator::HostMessage;
 use super::generation::GenerationContext;
+use super::messages::{HostMessage, LinkMessage, RegistryMessage, SessionMessage};
 use super::records::Records;
-use super::runtime_link::LinkMessage;
-use super::session::{Session, SessionArguments, SessionMessage, open};
+use super::session::{Session, SessionArguments, open};
 use crate::core::admission::{Inadmissible, admit};
 use crate::core::generation::{Change, SessionProcess, SessionRecord};
 use crate::core::lifecycle::Event;
@@ -32,51 +31,6 @@ use crate::wire::lease::{CoordinatorOrder, ExecOutcome, InnerProcess};
 
 /// How long an authenticated client may take to say what it wants.
 const FIRST_MESSAGE: Duration = Duration::from_secs(10);
-
-/// What the registry is told.
-pub enum RegistryMessage {
-    /// A client is authenticated.
-    Connected {
-        /// Its connection.
-        channel: ServerChannel,
-        /// Who it is.
-        identity: PeerIdentity,
-        /// Its process id (SO_PEERCRED).
-        pid: i32,
-    },
-    /// A client said what it wants.
-    Asked {
-        /// Its connection.
-        channel: ServerChannel,
-        /// Its identity.
-        client: ClientCliId,
-        /// Its process id.
-        pid: i32,
-        /// What it wants.
-        message: ClientMessage,
-    },
-    /// A session's process runs.
-    Started {
-        /// The session.
-        session: SessionId,
-        /// The `runsc exec` client.
-        exec: InnerProcess,
-        /// The guest process.
-        guest_pid: i32,
-    },
-    /// A session's process ended.
-    ExecEnded(SessionId, ExecOutcome),
-    /// Nothing of a session is left.
-    SessionClosed(SessionId),
-    /// A session's processes can't be killed.
-    SessionStuck(SessionId),
-    /// Admits nobody from here on, if no session lives; the coordinator is told.
-    CloseIfIdle,
-    /// Ends every session; nobody is admitted from here on.
-    EndAll(SessionEnd),
-    /// The supervisor is gone, and every process of every session with it.
-    SupervisorGone(String),
-}
 
 /// What the registry is made of.
 pub struct RegistryArguments {

@@ -11,15 +11,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
+use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::mpsc;
 
-use super::coordinator::HostMessage;
+use super::messages::{HostMessage, LinkMessage, SpawnError, SpawnRequest};
 use crate::core::lifecycle::Event;
-use crate::domain::artifact::IdMapping;
-use crate::domain::ids::{DomainId, ProfileName};
 use crate::domain::ownership::ProcessIdentity;
-use crate::sys::namespaces::{MappedChild, MappedCommand, NamespaceError, spawn_mapped};
+use crate::sys::namespaces::{MappedChild, MappedCommand, spawn_mapped};
 use crate::sys::seqpacket::{self, Lease};
 use crate::sys::{process, procfs};
 use crate::wire::frame;
@@ -36,57 +34,6 @@ const TEAR_DOWN_DEADLINE: Duration = Duration::from_secs(5);
 
 /// How many orders wait for a supervisor that does not read.
 const ORDERS: usize = 256;
-
-/// The supervisor can't be spawned.
-#[derive(Debug, thiserror::Error)]
-pub enum SpawnError {
-    /// The lease can't be made.
-    #[error("the lifetime lease can't be made")]
-    Lease(#[source] std::io::Error),
-    /// The log file can't be opened.
-    #[error("the supervisor's log {path} can't be opened")]
-    Log {
-        /// The log file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The process can't be created in its namespaces.
-    #[error("the Runtime Supervisor can't be started")]
-    Namespaces(#[source] NamespaceError),
-    /// The process ended before it could be identified.
-    #[error("the Runtime Supervisor ended at once")]
-    Identity,
-}
-
-/// What the supervisor is spawned with.
-#[derive(Debug)]
-pub struct SpawnRequest {
-    /// The Domain, for the process title.
-    pub domain: DomainId,
-    /// Its profile, for the process title.
-    pub profile: ProfileName,
-    /// The identity mapping of its user namespace.
-    pub mapping: IdMapping,
-    /// Its log file.
-    pub log: PathBuf,
-}
-
-/// What the link is told.
-#[derive(Debug)]
-pub enum LinkMessage {
-    /// Spawns the supervisor.
-    Spawn(SpawnRequest, RpcReplyPort<Result<ProcessIdentity, SpawnError>>),
-    /// Sends an order with descriptors.
-    Order(CoordinatorOrder, Vec<OwnedFd>),
-    /// Orders everything taken down and kills the supervisor when that takes too long.
-    TearDown,
-    /// The time for the teardown is over.
-    TearDownOverdue,
-    /// The supervisor's process ended.
-    Exited(String),
-}
 
 /// State of the link.
 pub struct LinkState {

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use ractor::ActorRef;
 use tokio::sync::mpsc;
 
-use super::coordinator::HostMessage;
+use super::messages::HostMessage;
 use crate::core::lifecycle::Event;
 use crate::sys::private;
 use crate::sys::seqpacket::Lease;

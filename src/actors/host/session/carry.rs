@@ -9,8 +9,8 @@ use futures_util::{SinkExt, StreamExt};
 use ractor::ActorRef;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::SessionMessage;
 use super::streams::{Found, OUTPUT_CHUNK, SessionStream};
+use crate::actors::host::messages::SessionMessage;
 use crate::core::session::SessionEvent;
 use crate::identity::channel::ServerChannel;
 use crate::wire::client::{ClientMessage, CoordinatorMessage, Stream};

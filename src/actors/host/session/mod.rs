@@ -14,11 +14,10 @@ use tokio::io::Interest;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-use super::registry::RegistryMessage;
-use super::runtime_link::LinkMessage;
+use crate::actors::host::messages::{LinkMessage, RegistryMessage, SessionMessage};
 use crate::core::session::{SessionEffect, SessionEvent, SessionPhase, step};
 use crate::domain::ids::SessionId;
-use crate::domain::session::{ControlEvent, SessionEnd, Terminal, WindowSize};
+use crate::domain::session::{SessionEnd, Terminal};
 use crate::identity::channel::ServerChannel;
 use crate::sys::pty;
 use crate::wire::client::{CoordinatorMessage, INPUT_WINDOW, Stream};
@@ -85,19 +84,6 @@ pub struct SessionArguments {
     pub link: ActorRef<LinkMessage>,
     /// The parent.
     pub registry: ActorRef<RegistryMessage>,
-}
-
-/// What a session is told.
-#[derive(Debug)]
-pub enum SessionMessage {
-    /// Something happened in its life.
-    Event(SessionEvent),
-    /// The client's terminal has a new size.
-    Resize(WindowSize),
-    /// The client sends a terminal event.
-    Control(ControlEvent),
-    /// The processes should have been gone by now.
-    KillOverdue,
 }
 
 /// State of a session.
