@@ -9,6 +9,7 @@
 
 mod harness;
 
+mod config;
 mod doctor;
 mod domain;
 mod escape;
@@ -17,13 +18,16 @@ mod identity;
 mod images;
 mod kill_matrix;
 mod network;
+mod state;
 mod static_guest;
+mod workspace;
 
 use harness::Case;
 
 /// Gives every capability's name and cases; `tests/architecture.rs` checks that no file is missing.
 fn capabilities() -> Vec<(&'static str, Vec<Case>)> {
     vec![
+        ("config", config::cases()),
         ("doctor", doctor::cases()),
         ("domain", domain::cases()),
         ("escape", escape::cases()),
@@ -32,7 +36,9 @@ fn capabilities() -> Vec<(&'static str, Vec<Case>)> {
         ("images", images::cases()),
         ("kill_matrix", kill_matrix::cases()),
         ("network", network::cases()),
+        ("state", state::cases()),
         ("static_guest", static_guest::cases()),
+        ("workspace", workspace::cases()),
     ]
 }
 

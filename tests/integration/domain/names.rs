@@ -89,9 +89,11 @@ fn the_storage_root_may_have_an_odd_name() -> CaseResult {
         ),
     )?;
     let data = environment.directory().join(ODD);
-    let run = || environment.lazaret(["run", "--", "/bin/tool", "--version"]).env("XDG_DATA_HOME", &data).run();
-    run()?.ok()?.expect_stdout("lazaret-guest")?;
-    run()?.ok()?.expect_stdout("lazaret-guest")?;
+    // It says what it is used for; that it speaks at all is what counts.
+    let run = || environment.lazaret(["run", "--", "/bin/tool"]).env("XDG_DATA_HOME", &data).run();
+    let spoken = "a sandbox's own processes have no use for this program";
+    run()?.expect_stderr(spoken)?;
+    run()?.expect_stderr(spoken)?;
     ensure!(fs::read_dir(data.join("lazaret/domains"))?.count() == 1, "the state is elsewhere");
     // The layer has no entry for the root itself, as many have not.
     for prepared in fs::read_dir(data.join("lazaret/prepared"))? {
