@@ -54,8 +54,8 @@ pub struct CliError {
 pub enum Failure {
     /// An error with its chain of sources.
     Error(Box<dyn Error + Send + Sync>),
-    /// An error with a place in a file.
-    Diagnostic(miette::Report),
+    /// What happened, and errors with a place in a file each.
+    Diagnostics(String, Vec<miette::Report>),
     /// Causes that another process reported, outermost first.
     Causes(Vec<String>),
 }
@@ -71,14 +71,10 @@ impl CliError {
         Self { kind: ErrorKind::Own, source: Failure::Causes(causes), details: Vec::new(), hints: Vec::new() }
     }
 
-    /// Makes a failure of an error that can show a place in a file.
-    pub fn diagnostic(report: impl Into<miette::Report>) -> Self {
-        Self {
-            kind: ErrorKind::Own,
-            source: Failure::Diagnostic(report.into()),
-            details: Vec::new(),
-            hints: Vec::new(),
-        }
+    /// Makes a failure of errors that show a place in a file each, under one sentence.
+    pub fn diagnostics(text: String, reports: impl IntoIterator<Item = impl Into<miette::Report>>) -> Self {
+        let source = Failure::Diagnostics(text, reports.into_iter().map(Into::into).collect());
+        Self { kind: ErrorKind::Own, source, details: Vec::new(), hints: Vec::new() }
     }
 
     /// Gives it another kind.
@@ -127,10 +123,8 @@ impl CliError {
         for detail in &self.details {
             text.push_str(&format!("  {detail}\n"));
         }
-        if let Failure::Diagnostic(report) = &self.source
-            && report.source_code().is_some()
-        {
-            text.push_str(&format!("{report:?}\n"));
+        if let Failure::Diagnostics(_, reports) = &self.source {
+            text.extend(reports.iter().map(|report| format!("{report:?}\n")));
         }
         for hint in &self.hints {
             text.push_str(&format!("{} {hint}\n", style.cyan("hint:")));
@@ -151,9 +145,8 @@ impl CliError {
                 }
                 causes
             }
-            // A report with a place shows its own causes.
-            Failure::Diagnostic(report) if report.source_code().is_some() => vec![report.to_string()],
-            Failure::Diagnostic(report) => report.chain().map(ToString::to_string).collect(),
+            // Each report shows its own causes.
+            Failure::Diagnostics(text, _) => vec![text.clone()],
         }
     }
 }

@@ -58,7 +58,7 @@ fn check_looks_at_every_file() -> CaseResult {
         check.stdout().lines().map(|line| line.split_whitespace().next().map(str::to_owned)).collect();
     ensure!(verdicts.iter().flatten().eq(["valid", "invalid", "invalid", "valid"]), "{check}");
     let json = environment.lazaret(["config", "check", "--json"]).run()?.expect_code(125)?;
-    let records: Vec<Value> = json.stdout().lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    let records: Vec<Value> = serde_json::from_slice(&json.stdout)?;
     let broken =
         records.iter().find(|record| record["file"].as_str().is_some_and(|file| file.ends_with("broken.toml")));
     let broken = broken.ok_or_else(|| anyhow::anyhow!("broken.toml is not reported: {json}"))?;

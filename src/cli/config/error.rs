@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use miette::{Diagnostic, NamedSource, SourceSpan};
+use miette::{Diagnostic, SourceSpan};
 use serde::Serialize;
 
+use super::source::NamedText;
 use crate::cli::error::CliError;
 use crate::domain::ids::ProfileName;
 
@@ -25,7 +26,7 @@ pub struct Problem {
     /// The exact value.
     pub span: SourceSpan,
     /// The file's text, to show the place.
-    pub source_code: NamedSource<std::sync::Arc<str>>,
+    pub source_code: NamedText,
 }
 
 impl Diagnostic for Problem {
@@ -57,9 +58,8 @@ pub struct ProblemRecord {
     pub help: Option<String>,
 }
 
-/// Every mistake that was found in the files that make up one configuration; the first leads.
-#[derive(Debug, thiserror::Error)]
-#[error("{first}")]
+/// Every mistake that was found in the files that make up one configuration.
+#[derive(Debug)]
 pub struct Problems {
     first: Box<Problem>,
     others: Vec<Problem>,
@@ -84,23 +84,16 @@ impl Problems {
     }
 }
 
-impl Diagnostic for Problems {
-    fn help<'a>(&'a self) -> Option<Box<dyn std::fmt::Display + 'a>> {
-        self.first.help()
-    }
-
-    fn source_code(&self) -> Option<&dyn miette::SourceCode> {
-        self.first.source_code()
-    }
-
-    fn labels(&self) -> Option<Box<dyn Iterator<Item = miette::LabeledSpan> + '_>> {
-        self.first.labels()
-    }
-
-    fn related<'a>(&'a self) -> Option<Box<dyn Iterator<Item = &'a dyn Diagnostic> + 'a>> {
-        Some(Box::new(self.others.iter().map(|other| other as &dyn Diagnostic)))
+impl std::fmt::Display for Problems {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.others.len() {
+            0 => self.first.fmt(f),
+            more => write!(f, "the configuration has {} mistakes", more + 1),
+        }
     }
 }
+
+impl std::error::Error for Problems {}
 
 /// Configuration that cannot be used. Turn it into a [`CliError`] with [`ConfigError::into_cli`],
 /// which keeps the place and the hints; a plain `?` would lose them.
@@ -206,7 +199,10 @@ impl ConfigError {
     pub fn into_cli(self) -> CliError {
         let hints = self.hints();
         let error = match self {
-            Self::Invalid(problems) => CliError::diagnostic(problems),
+            Self::Invalid(problems) => {
+                let text = problems.to_string();
+                CliError::diagnostics(text, std::iter::once(*problems.first).chain(problems.others))
+            }
             other => CliError::from(other),
         };
         hints.into_iter().fold(error, CliError::hint)

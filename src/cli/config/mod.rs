@@ -124,10 +124,10 @@ struct Common {
 }
 
 /// Loads a profile: the one that is named, or else `default_profile`, or else the only one there is.
-pub fn load_profile(dirs: &ConfigDirs, name: Option<&ProfileName>) -> Result<Loaded, ConfigError> {
+pub fn load_profile(dirs: &ConfigDirs, asked: Option<&ProfileName>) -> Result<Loaded, ConfigError> {
     let common = load_common(dirs)?;
     let known = dirs.profile_names()?;
-    let name = match (name.or(common.default_profile.as_ref()), known.as_slice()) {
+    let name = match (asked.or(common.default_profile.as_ref()), known.as_slice()) {
         (Some(name), _) => name,
         (None, [only]) => only,
         (None, []) if common.shaped.is_none() => return Err(ConfigError::Nothing { directory: dirs.config.clone() }),
@@ -135,6 +135,9 @@ pub fn load_profile(dirs: &ConfigDirs, name: Option<&ProfileName>) -> Result<Loa
     };
     let path = dirs.profile_file(name);
     let Some(file) = SourceFile::read(&path)? else {
+        if asked.is_none() {
+            default_exists(dirs, &common, &known)?;
+        }
         if known.is_empty() && common.shaped.is_none() {
             return Err(ConfigError::Nothing { directory: dirs.config.clone() });
         }

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use miette::NamedSource;
+use miette::{MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents};
 
 use super::error::{ConfigError, Problem};
 use crate::policy::explain::Origin;
@@ -89,12 +89,42 @@ impl SourceFile {
             line: self.line(span.start),
             column: self.column(span.start),
             span: (span.start, span.len()).into(),
-            source_code: NamedSource::new(self.path.display().to_string(), Arc::clone(&self.text)),
+            source_code: NamedText::new(&self.path, &self.text),
         }
     }
 
     fn before(&self, offset: usize) -> &str {
         self.text.get(..offset).unwrap_or(&self.text)
+    }
+}
+
+/// A file's name and text, from which excerpts are shown. Columns count characters, not bytes.
+#[derive(Debug, Clone)]
+pub struct NamedText {
+    name: String,
+    text: Arc<str>,
+}
+
+impl NamedText {
+    /// Takes the text, with a mark for each control character: a terminal must not obey an excerpt.
+    fn new(path: &Path, text: &str) -> Self {
+        let shown = |c: char| if c.is_ascii_control() && c != '\n' && c != '\t' && c != '\r' { '?' } else { c };
+        Self { name: path.display().to_string(), text: text.chars().map(shown).collect::<String>().into() }
+    }
+}
+
+impl SourceCode for NamedText {
+    fn read_span<'a>(
+        &'a self,
+        span: &SourceSpan,
+        lines_before: usize,
+        lines_after: usize,
+    ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
+        let shown = self.text.read_span(span, lines_before, lines_after)?;
+        let before = self.text.get(..shown.span().offset()).unwrap_or_default();
+        let column = before.rsplit('\n').next().unwrap_or_default().chars().count();
+        let (data, line, lines) = (shown.data(), shown.line(), shown.line_count());
+        Ok(Box::new(MietteSpanContents::new_named(self.name.clone(), data, *shown.span(), line, column, lines)))
     }
 }
 

@@ -63,7 +63,7 @@ lazaret: error: unexpected key or value, expected newline, `#`
    ╭─[PROFILE:3:12]
  2 │ # é, so that bytes and columns differ
  3 │ user = \"é\" ; persistent = 5
-   ·            ┬
+   ·            ▲
    ·            ╰── here
    ╰────
   help: correct the TOML syntax here; docs/configuration.md has an example
@@ -103,6 +103,11 @@ fn expect(environment: &Environment, text: &str, shown: &[(&str, &str, &str)]) -
         let block = flat(&format!("× {message} ╭─[PROFILE:{place}]"));
         ensure!(all.contains(&block), "'{block}' is not shown for\n{text}\n{said}");
         ensure!(all.contains(&flat(&format!("help: {help}"))), "'{help}' is not said for\n{text}\n{said}");
+    }
+    let first = said.lines().next().unwrap_or_default();
+    match shown.len() {
+        1 => ensure!(flat(first).ends_with(&flat(shown[0].1)), "{said}"),
+        many => ensure!(first == format!("lazaret: error: the configuration has {many} mistakes"), "{said}"),
     }
     let count = said.matches("╭─[").count();
     ensure!(count == shown.len(), "{count} mistakes are shown instead of {}\n{said}", shown.len());
@@ -157,7 +162,7 @@ fn a_file_that_is_no_configuration() -> CaseResult {
     let run = || environment.lazaret(["run", "--", "true"]).run()?.expect_code(125);
     for (content, text) in [
         (b"image = \"\xff\"\n".to_vec(), "UTF-8"),
-        (vec![b'#'; (1 << 20) + 1], "1 MiB"),
+        (vec![b'#'; (1 << 20) + 1], "is larger than 1024 KiB"),
         (b"image = \"a\0b\"\n".to_vec(), "test.toml"),
         (Vec::new(), "'image' is missing"),
     ] {
