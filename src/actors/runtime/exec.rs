@@ -20,13 +20,13 @@ use tracing::{debug, info, warn};
 
 use self::client::Client;
 use super::children::Children;
+use super::messages::{SessionNews, SupervisorMessage};
 use super::runsc::command::Sandbox;
 use super::runsc::control::{self, Target};
-use super::supervisor::SupervisorMessage;
 use crate::domain::ids::SessionId;
 use crate::domain::runtime::GuestProcess;
 use crate::domain::session::ControlEvent;
-use crate::wire::lease::{ExecOutcome, InnerProcess};
+use crate::wire::lease::ExecOutcome;
 
 /// How long a client may take to end after its guest process was killed, or to start the guest process
 /// after the session was told to end.
@@ -79,22 +79,6 @@ pub struct ExecState {
     guest_pid: Option<i32>,
     killed: bool,
     began: Instant,
-}
-
-/// News of a session for the supervisor.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SessionNews {
-    /// Its process runs.
-    Started {
-        /// The client.
-        exec: InnerProcess,
-        /// The guest process.
-        guest_pid: i32,
-    },
-    /// It ended.
-    Ended(ExecOutcome),
-    /// It ended some time ago, and what else happened is known by now.
-    Settled(ExecOutcome),
 }
 
 /// The exec actor.

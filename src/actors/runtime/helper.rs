@@ -20,8 +20,8 @@ use tokio::net::unix::pipe;
 use tracing::{debug, info};
 
 use super::children::{Children, Claim};
+use super::messages::SupervisorMessage;
 use super::process::{self, inner_process};
-use super::supervisor::SupervisorMessage;
 use crate::core::supervision::{Event, Failure};
 use crate::domain::network::LINK_DEVICE;
 use crate::domain::runtime::{ENFORCEMENT_NAMESPACE, RuntimePlan};

@@ -5,18 +5,17 @@
 //! the process exits at once, and the kernel ends everything in its pid namespace. The actor's own
 //! death means the same.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tracing::{error, info};
 
-use super::supervisor::SupervisorMessage;
+use super::messages::{ReceivedOrder, SupervisorMessage};
 use crate::sys::seqpacket::Lease;
 use crate::wire::frame::{self, LEASE_PACKET_LIMIT};
-use crate::wire::lease::{CoordinatorOrder, SupervisorReport};
+use crate::wire::lease::SupervisorReport;
 
 /// Orders that may wait in the supervisor's mailbox; further packets stay in the socket.
 const ORDERS_IN_HAND: usize = 64;
@@ -37,16 +36,6 @@ pub enum LeaseMessage {
     Send(Box<SupervisorReport>),
     /// Answer when every report before this message is sent.
     Flush(RpcReplyPort<()>),
-}
-
-/// An order with what came along.
-pub struct ReceivedOrder {
-    /// The order.
-    pub order: CoordinatorOrder,
-    /// Descriptors that rode along.
-    pub fds: Vec<OwnedFd>,
-    /// Given back when the order is done with, which lets the reader take the next one.
-    pub permit: OwnedSemaphorePermit,
 }
 
 /// The lease actor.

@@ -25,6 +25,7 @@ pub mod children;
 pub mod exec;
 pub mod helper;
 pub mod lease;
+pub mod messages;
 pub mod mounts;
 pub mod network;
 pub mod process;

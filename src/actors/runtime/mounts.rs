@@ -19,7 +19,7 @@ use std::time::Instant;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tracing::{debug, warn};
 
-use super::supervisor::SupervisorMessage;
+use super::messages::SupervisorMessage;
 use crate::core::supervision::{Event, Failure};
 use crate::domain::ownership::MountIdentity;
 use crate::domain::runtime::RuntimePlan;

@@ -16,7 +16,7 @@ use ipnet::IpNet;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tracing::debug;
 
-use super::supervisor::SupervisorMessage;
+use super::messages::SupervisorMessage;
 use crate::core::supervision::{Event, Failure};
 use crate::domain::network::NetworkAttestation;
 use crate::domain::runtime::{ENFORCEMENT_NAMESPACE, RuntimePlan};

@@ -9,9 +9,9 @@ use tracing::{debug, warn};
 
 use super::children::Children;
 use super::exec::{Exec, ExecArguments, ExecMessage};
+use super::messages::{SupervisorMessage, spawn};
 use super::runsc::command::Sandbox;
 use super::runsc::control::{self, Target};
-use super::supervisor::{SupervisorMessage, spawn};
 use crate::domain::ids::SessionId;
 use crate::domain::runtime::GuestProcess;
 use crate::domain::session::ControlEvent;

@@ -13,14 +13,14 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SpawnErr, SupervisionEvent};
+use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::task::JoinHandle;
 use tracing::{debug, error, info, warn};
 
 use super::children::Children;
-use super::exec::SessionNews;
 use super::helper::{Helper, HelperArguments, HelperMessage, PreparedHelper};
-use super::lease::{LeaseArguments, LeaseLink, LeaseMessage, ReceivedOrder};
+use super::lease::{LeaseArguments, LeaseLink, LeaseMessage};
+use super::messages::{ReceivedOrder, SessionNews, SupervisorMessage, spawn};
 use super::mounts::{Mounts, MountsArguments, MountsMessage};
 use super::network::{Network, NetworkArguments, NetworkMessage};
 use super::runsc::command::Sandbox;
@@ -52,18 +52,6 @@ pub struct SupervisorArguments {
     pub helper: PreparedHelper,
     /// When this process began.
     pub began: Instant,
-}
-
-/// What the supervisor is told.
-pub enum SupervisorMessage {
-    /// By the lease: an order of the coordinator.
-    Order(Box<ReceivedOrder>),
-    /// By the owner of a resource: what happened, and the report that goes with it.
-    Resource(Event, Option<SupervisorReport>),
-    /// By a session's actor: its news.
-    Session(SessionId, SessionNews),
-    /// By the clock: the current deadline is over.
-    DeadlineExpired,
 }
 
 /// What the supervisor remembers.
@@ -406,14 +394,4 @@ impl SupervisorState {
         };
         self.step(myself, event, None).await
     }
-}
-
-/// Spawns a child of the supervisor.
-pub(super) async fn spawn<A: Actor>(
-    parent: &ActorRef<SupervisorMessage>,
-    actor: A,
-    arguments: A::Arguments,
-) -> Result<ActorRef<A::Msg>, SpawnErr> {
-    let (child, _) = Actor::spawn_linked(None, actor, arguments, parent.get_cell()).await?;
-    Ok(child)
 }
