@@ -66,9 +66,11 @@ fn live_and_die(environment: &Environment) -> Result<()> {
     client.kill();
     environment.expect_nothing_left(Duration::from_secs(2)).context("after SIGKILL of the client")?;
     for (name, is_role) in ROLES {
-        let held = hold(environment, &[])?;
+        let mut held = hold(environment, &[])?;
         let victim = || environment.processes().into_iter().find(|process| is_role(&process.command));
         eventually(name, START, victim)?.kill();
+        // Its input stays open until then: the command would end by that as well.
+        wait_until("the client ends", START, || !held.is_running().unwrap_or(true)).context(name)?;
         let ended = held.wait(START)?;
         ensure!(ended.code() != 0, "SIGKILL of {name} went unnoticed\n{ended}");
         let gone = || environment.processes().is_empty();
