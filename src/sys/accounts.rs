@@ -3,8 +3,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use nix::unistd::{Uid, User};
-
 use crate::domain::artifact::SubordinateRange;
 
 /// The account that this process runs as.
@@ -21,11 +19,20 @@ pub struct Account {
 }
 
 impl Account {
-    /// Looks up the account of the effective user id.
+    /// Looks up the account of the effective user id in `/etc/passwd`, and elsewhere than there, for
+    /// accounts of a directory service, in `USER` and `HOME`.
+    ///
+    /// getpwuid(3) is not asked: in a static program it loads modules of the name service switch that
+    /// were built for a dynamic one, and libnss_systemd crashes.
     pub fn current() -> io::Result<Self> {
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let user = User::from_uid(Uid::from_raw(uid))?;
-        let (name, home) = user.map(|user| (user.name, user.dir)).unzip();
+        let (name, home) = match in_passwd(&std::fs::read_to_string("/etc/passwd")?, uid) {
+            Some((name, home)) => (Some(name), Some(home)),
+            None => {
+                let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+                (variable("USER").or_else(|| variable("LOGNAME")), variable("HOME").map(PathBuf::from))
+            }
+        };
         Ok(Self { uid, gid, name, home })
     }
 
@@ -33,6 +40,15 @@ impl Account {
     pub fn label(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.uid.to_string())
     }
+}
+
+/// Finds a user id's name and home directory in the text of passwd(5).
+fn in_passwd(text: &str, uid: u32) -> Option<(String, PathBuf)> {
+    text.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let [name, _, id, _, _, home, _] = fields[..] else { return None };
+        (id.parse() == Ok(uid)).then(|| (name.to_owned(), PathBuf::from(home)))
+    })
 }
 
 /// The subordinate ids of an account.
@@ -95,6 +111,13 @@ fn parse_ranges(text: &str, account: &Account) -> Vec<SubordinateRange> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_account_is_found_by_its_number() {
+        let text = "root:x:0:0:root:/root:/bin/bash\n#broken\ndev:x:1000:1000:D,,:/home/dev:/bin/sh\nodd:x:1000\n";
+        assert_eq!(in_passwd(text, 1000), Some(("dev".to_owned(), PathBuf::from("/home/dev"))));
+        assert_eq!(in_passwd(text, 10), None);
+    }
 
     #[test]
     fn ranges_are_found_by_name_and_by_number() {
