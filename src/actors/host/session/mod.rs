@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use crate::actors::host::messages::{LinkMessage, RegistryMessage, SessionMessage};
 use crate::core::session::{SessionEffect, SessionEvent, SessionPhase, step};
 use crate::domain::ids::SessionId;
-use crate::domain::session::{SessionEnd, Terminal};
+use crate::domain::session::{ControlEvent, SessionEnd, Terminal};
 use crate::identity::channel::ServerChannel;
 use crate::sys::pty;
 use crate::wire::client::{CoordinatorMessage, INPUT_WINDOW, Stream};
@@ -30,6 +30,9 @@ use streams::SessionStream;
 
 /// How long a killed session's process may take to be gone.
 const KILL_DEADLINE: Duration = Duration::from_secs(5);
+
+/// How many terminal events wait for a process that is not known yet.
+const EARLY_EVENTS: usize = 16;
 
 /// How long a client may take to accept the last output when its session is ended for it.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -94,6 +97,8 @@ pub struct SessionState {
     link: ActorRef<LinkMessage>,
     registry: ActorRef<RegistryMessage>,
     gate: Option<oneshot::Sender<()>>,
+    /// Terminal events that came before the process was known.
+    early: Vec<ControlEvent>,
     finish: watch::Sender<bool>,
     outbox: Option<mpsc::Sender<CoordinatorMessage>>,
     outputs: Vec<JoinHandle<()>>,
@@ -146,6 +151,7 @@ impl Actor for Session {
             link,
             registry,
             gate: Some(gate),
+            early: Vec::new(),
             finish,
             outbox: Some(outbox),
             outputs,
@@ -179,8 +185,10 @@ impl Actor for Session {
             }
             SessionMessage::Control(event) => {
                 if state.phase == SessionPhase::Running {
-                    let order = CoordinatorOrder::SignalSession { session: state.session.clone(), event };
-                    state.link.cast(LinkMessage::Order(order, Vec::new()))?;
+                    state.signal(event);
+                } else if state.phase == SessionPhase::Opening && state.early.len() < EARLY_EVENTS {
+                    // The process may run already; that it does is not known yet, nor whom to signal.
+                    state.early.push(event);
                 }
             }
             SessionMessage::KillOverdue => {
@@ -218,6 +226,9 @@ impl SessionState {
                     if let Some(gate) = self.gate.take() {
                         gate.send(()).ok();
                     }
+                    for event in std::mem::take(&mut self.early) {
+                        self.signal(event);
+                    }
                 }
                 SessionEffect::Kill => {
                     let order = CoordinatorOrder::KillSession { session: self.session.clone() };
@@ -230,6 +241,12 @@ impl SessionState {
                 }
             }
         }
+    }
+
+    fn signal(&self, event: ControlEvent) {
+        let order = CoordinatorOrder::SignalSession { session: self.session.clone(), event };
+        // A link that is gone has ended the session as well.
+        self.link.cast(LinkMessage::Order(order, Vec::new())).ok();
     }
 
     /// Delivers what was written before the end, then the end itself.
