@@ -29,6 +29,10 @@ const STREAM_LINKS: [(&str, &str); 4] = [
 /// The name of the controlling terminal.
 const TERMINAL: &str = "/dev/tty";
 
+/// A second name of the terminal, made before the first: ttyname(3) gives what it finds first, and tmux refuses
+/// to work on a terminal called `/dev/tty`. Containers commonly have their terminal under this name.
+const CONSOLE: &str = "/dev/console";
+
 /// Where the new [`TERMINAL`] is made before it takes its place.
 const NEW_TERMINAL: &str = "/dev/.lazaret-tty";
 
@@ -87,6 +91,8 @@ fn prepare_devices() {
         Ok(_) => false,
     };
     if broken {
+        // An image's own, or one made before, serves as well.
+        let _ = symlink(OWN_TERMINAL, CONSOLE);
         let _ = std::fs::remove_file(NEW_TERMINAL);
         let replaced = symlink(OWN_TERMINAL, NEW_TERMINAL).and_then(|()| std::fs::rename(NEW_TERMINAL, TERMINAL));
         if let Err(error) = replaced {
