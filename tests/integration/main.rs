@@ -18,8 +18,10 @@ mod identity;
 mod images;
 mod kill_matrix;
 mod network;
+mod sessions;
 mod state;
 mod static_guest;
+mod terminal;
 mod workspace;
 
 use harness::Case;
@@ -39,6 +41,8 @@ fn capabilities() -> Vec<(&'static str, Vec<Case>)> {
         ("state", state::cases()),
         ("static_guest", static_guest::cases()),
         ("workspace", workspace::cases()),
+        ("sessions", sessions::cases()),
+        ("terminal", terminal::cases()),
     ]
 }
 

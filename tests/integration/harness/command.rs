@@ -144,7 +144,8 @@ impl Invocation {
     }
 
     fn describe(&self) -> String {
-        let words: Vec<_> = self.arguments.iter().map(|argument| argument.to_string_lossy()).collect();
+        let short = |argument: &OsString| argument.to_string_lossy().chars().take(500).collect::<String>();
+        let words: Vec<_> = self.arguments.iter().map(short).collect();
         format!("{} {}", self.program.display(), words.join(" "))
     }
 }

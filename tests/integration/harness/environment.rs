@@ -90,6 +90,25 @@ impl Environment {
         Ok(environment)
     }
 
+    /// Makes surroundings with a Domain that is up and stays so between sessions.
+    pub fn lingering() -> Result<Self> {
+        Self::lingering_with("")
+    }
+
+    /// Makes surroundings like [`Environment::lingering`], with more lines in the profile.
+    pub fn lingering_with(more: &str) -> Result<Self> {
+        let environment = Self::with_prepared_image()?;
+        environment.profile("test", &format!("linger = \"10m\"\n{more}"))?;
+        environment.in_sandbox("true").run()?.ok()?;
+        Ok(environment)
+    }
+
+    /// Makes an invocation of a host shell's script in the sample project, in which `lazaret` is found in `PATH`.
+    pub fn host_script(&self, script: &str) -> Invocation {
+        let path = format!("{}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", world().binaries.display());
+        self.invocation("bash").env("PATH", path).args(["-c", script])
+    }
+
     /// Gives the test image as a profile names it; a name that leads nowhere when there is none.
     pub fn image_reference(&self) -> String {
         let layout = world().image.clone().unwrap_or_else(|_| PathBuf::from("/nonexistent"));

@@ -75,13 +75,27 @@ impl Terminal {
         drop(command);
         let screen = vt100::Parser::new(nonzero(rows)?, nonzero(columns)?, 10_000);
         let seen = Arc::new(Mutex::new(Seen { screen, tail: VecDeque::new(), bytes: 0, ended: false }));
+        let mut terminal = Self { child, master: Some(Arc::new(master)), stop: None, reader: None, seen };
+        terminal.look()?;
+        Ok(terminal)
+    }
+
+    /// Reads what comes out, as from the start or again after [`Terminal::look_away`].
+    pub fn look(&mut self) -> Result<()> {
         let (stopped, stop) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-        let master = Arc::new(master);
-        let reader = {
-            let (master, seen) = (Arc::clone(&master), Arc::clone(&seen));
-            std::thread::spawn(move || read(&master, &stopped, &seen))
-        };
-        Ok(Self { child, master: Some(master), stop: Some(stop), reader: Some(reader), seen })
+        let (master, seen) =
+            (Arc::clone(self.master.as_ref().context("the terminal was hung up")?), Arc::clone(&self.seen));
+        self.stop = Some(stop);
+        self.reader = Some(std::thread::spawn(move || read(&master, &stopped, &seen)));
+        Ok(())
+    }
+
+    /// Stops reading what comes out, as a terminal that is held does.
+    pub fn look_away(&mut self) {
+        self.stop = None;
+        if let Some(reader) = self.reader.take() {
+            drop(reader.join());
+        }
     }
 
     /// Gives the program's process id.
@@ -205,10 +219,7 @@ impl Terminal {
 
     /// Closes the terminal as a window that is closed does.
     pub fn hang_up(&mut self) {
-        self.stop = None;
-        if let Some(reader) = self.reader.take() {
-            drop(reader.join());
-        }
+        self.look_away();
         self.master = None;
     }
 
