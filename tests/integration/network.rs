@@ -439,9 +439,7 @@ fn ping_works() -> CaseResult {
 /// What docs/limits.md says is not there fails at once, with an error and not with a wrong answer.
 fn what_is_not_there_says_so() -> CaseResult {
     let environment = Environment::with_prepared_image()?;
-    let (image, shared) = (environment.image_reference(), "[workspace]\nisolate_ignored = false");
-    let root = format!("image = \"{image}\"\nuser = \"root\"\nlinger = \"60s\"\n{shared}\n");
-    environment.write_profile("test", &root)?;
+    environment.profile_of("root", "test", "linger = \"60s\"")?;
     let script = "import errno, socket, sys\n\
         for family, kind, protocol in [(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP),\
                                        (socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW),\

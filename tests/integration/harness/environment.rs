@@ -119,9 +119,14 @@ impl Environment {
     ///
     /// Ignored paths are shared unless the lines have a `[workspace]` table, which then must say so itself.
     pub fn profile(&self, name: &str, more: &str) -> Result<()> {
+        self.profile_of("dev", name, more)
+    }
+
+    /// Writes a profile like [`Environment::profile`], for another user.
+    pub fn profile_of(&self, user: &str, name: &str, more: &str) -> Result<()> {
         let (image, workspace) = (self.image_reference(), "\n[workspace]\nisolate_ignored = false\n");
         let workspace = if more.contains("[workspace]") { "" } else { workspace };
-        self.write_profile(name, &format!("image = \"{image}\"\nuser = \"dev\"\n{more}\n{workspace}"))
+        self.write_profile(name, &format!("image = \"{image}\"\nuser = \"{user}\"\n{more}\n{workspace}"))
     }
 
     /// Writes a profile's whole text.
