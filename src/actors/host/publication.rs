@@ -4,14 +4,15 @@
 //! each connection is authenticated in a task of its own, so that a slow or hostile peer delays nobody.
 //! If this actor fails, nobody can join any more and the coordinator takes the generation down.
 
+use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::net::UnixListener;
-use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 
 use super::generation::GenerationContext;
 use super::messages::RegistryMessage;
@@ -24,8 +25,12 @@ use crate::identity::tls::TlsError;
 use crate::store::writer::WriteError;
 use crate::sys::private;
 
-/// How many connections may be in their greeting at once.
+/// How many connections may be in their greeting at once. With more the oldest makes way: a client
+/// greets within milliseconds, and one that says nothing keeps nobody out.
 const GREETINGS: usize = 64;
+
+/// How long to wait when descriptors or memory are short.
+const SHORTAGE: Duration = Duration::from_millis(50);
 
 /// The generation can't be published.
 #[derive(Debug, thiserror::Error)]
@@ -120,17 +125,27 @@ impl Actor for Publisher {
 }
 
 async fn accept(PublisherArguments { listener, face, registry }: PublisherArguments) -> io::Result<()> {
-    let greetings = Arc::new(Semaphore::new(GREETINGS));
+    let mut greetings: VecDeque<AbortHandle> = VecDeque::new();
     loop {
-        let permit = greetings.clone().acquire_owned().await.map_err(io::Error::other)?;
-        let (stream, _) = match listener.accept().await {
-            Ok(accepted) => accepted,
-            // The peer is gone, or descriptors are short for a moment: neither ends the Domain.
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            // The peer is gone already.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+            Err(error) if is_shortage(&error) => {
+                tracing::warn!(%error, "a connection has to wait");
+                tokio::time::sleep(SHORTAGE).await;
+                continue;
+            }
             Err(error) => return Err(error),
         };
+        greetings.retain(|greeting| !greeting.is_finished());
+        if greetings.len() >= GREETINGS
+            && let Some(oldest) = greetings.pop_front()
+        {
+            oldest.abort();
+        }
         let (face, registry) = (face.clone(), registry.clone());
-        tokio::spawn(async move {
+        let greeting = tokio::spawn(async move {
             let pid = stream.peer_cred().ok().and_then(|peer| peer.pid()).unwrap_or(0);
             match channel::accept(stream, &face).await {
                 Ok((channel, identity)) => {
@@ -138,7 +153,14 @@ async fn accept(PublisherArguments { listener, face, registry }: PublisherArgume
                 }
                 Err(error) => tracing::warn!(pid, error = &error as &dyn std::error::Error, "a connection is refused"),
             }
-            drop(permit);
         });
+        greetings.push_back(greeting.abort_handle());
     }
+}
+
+/// Tells whether descriptors or memory are short, which passes and does not end the Domain.
+fn is_shortage(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let code = error.raw_os_error();
+    [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM].iter().any(|errno| code == Some(errno.raw_os_error()))
 }
