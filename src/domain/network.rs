@@ -90,6 +90,14 @@ pub const LINK: LinkAddresses = LinkAddresses {
 pub const LINK_V6: (std::net::Ipv6Addr, std::net::Ipv6Addr) =
     (std::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0x100), std::net::Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2));
 
+/// Hardware addresses of the connectivity helper, which libslirp makes from its addresses, and the
+/// broadcast address, by which its IPv4 ones are asked for.
+pub const LINK_RECEIVERS: [[u8; 6]; 3] = [[0xff; 6], [0x52, 0x55, 10, 0, 2, 2], [0x52, 0x55, 10, 0, 2, 3]];
+
+/// The same for IPv6, with the groups by which its addresses are asked for (RFC 2464).
+pub const LINK_RECEIVERS_V6: [[u8; 6]; 4] =
+    [[0x52, 0x56, 0, 0, 0, 2], [0x52, 0x56, 0, 0, 0, 3], [0x33, 0x33, 0xff, 0, 0, 2], [0x33, 0x33, 0xff, 0, 0, 3]];
+
 /// Name of the device that slirp4netns serves.
 pub const LINK_DEVICE: &str = "tap0";
 
@@ -151,4 +159,20 @@ pub struct NetworkAttestation {
     pub policy: PolicyDigest,
     /// The readiness fingerprint (FR-18).
     pub fingerprint: ReadinessFingerprint,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_link_receives_for_its_own_addresses_alone() {
+        for (address, receiver) in [LINK.gateway, LINK.resolver].iter().zip(&LINK_RECEIVERS[1..]) {
+            assert_eq!(receiver[..2], [0x52, 0x55]);
+            assert_eq!(receiver[2..], address.octets());
+        }
+        let gateway = LINK_V6.1.octets();
+        assert_eq!(LINK_RECEIVERS_V6[0][3..], gateway[13..]);
+        assert_eq!(LINK_RECEIVERS_V6[2][3..], gateway[13..]);
+    }
 }

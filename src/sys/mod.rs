@@ -26,4 +26,5 @@ pub mod readiness;
 pub mod removal;
 pub mod seqpacket;
 pub mod signals;
+pub mod tap;
 pub mod terminal;

@@ -6,7 +6,7 @@
 //!
 //! The process is forked before this process leaves the host's network namespace (see
 //! [`prepare`]), and waits until the actor lets it execute. slirp4netns then joins the enforcement
-//! namespace by path, makes the link there, and says so on its ready descriptor.
+//! namespace by path, attaches to the link that was made there, and says so on its ready descriptor.
 
 use std::ffi::OsString;
 use std::io;
@@ -23,11 +23,12 @@ use super::children::{Children, Claim};
 use super::messages::SupervisorMessage;
 use super::process::{self, inner_process};
 use crate::core::supervision::{Event, Failure};
-use crate::domain::network::LINK_DEVICE;
+use crate::domain::network::{LINK_DEVICE, LINK_RECEIVERS, LINK_RECEIVERS_V6};
 use crate::domain::runtime::{ENFORCEMENT_NAMESPACE, RuntimePlan};
 use crate::sys::child::Child;
 use crate::sys::process::{Launcher, LauncherCommand, fork_launcher};
 use crate::sys::procfs;
+use crate::sys::tap::{self, HardwareAddress};
 use crate::wire::lease::{InnerProcess, SupervisorReport};
 
 /// Longest time that slirp4netns may take to make its link; it takes a few milliseconds.
@@ -42,6 +43,9 @@ pub enum HelperError {
     /// Its pipes can't be made.
     #[error("can't make the pipes of slirp4netns")]
     Pipes(#[source] io::Error),
+    /// Its link can't be made.
+    #[error("can't make the device {LINK_DEVICE} by /dev/net/tun")]
+    Link(#[source] io::Error),
     /// It can't be started.
     #[error("can't start slirp4netns")]
     Start(#[source] crate::sys::process::LaunchError),
@@ -78,6 +82,8 @@ pub struct PreparedHelper {
     output: OwnedFd,
     /// slirp4netns ends when this is closed.
     exit: OwnedFd,
+    /// Who receives frames on the link.
+    receivers: Vec<HardwareAddress>,
 }
 
 /// Forks the helper in the network namespace of now, the host's.
@@ -92,7 +98,11 @@ pub fn prepare(plan: &RuntimePlan) -> Result<PreparedHelper, HelperError> {
         fds: vec![(writes, 1), (says, 2), (says_ready, READY_FD), (reads_exit, EXIT_FD)],
     };
     let launcher = fork_launcher(command).map_err(HelperError::Start)?;
-    Ok(PreparedHelper { launcher, ready, output, exit })
+    let mut receivers = LINK_RECEIVERS.to_vec();
+    if plan.policy.ipv6 {
+        receivers.extend(LINK_RECEIVERS_V6);
+    }
+    Ok(PreparedHelper { launcher, ready, output, exit, receivers })
 }
 
 /// slirp4netns(1): confined to an empty root and a system call filter, and without a way to the
@@ -238,8 +248,10 @@ impl HelperState {
 
 fn start(arguments: HelperArguments, myself: ActorRef<HelperMessage>) -> Result<HelperState, HelperError> {
     let HelperArguments { supervisor, prepared, children } = arguments;
-    let PreparedHelper { launcher, ready, output, exit } = prepared;
+    let PreparedHelper { launcher, ready, output, exit, receivers } = prepared;
     let since = Instant::now();
+    // The helper attaches to it. One that it made itself would hand it multicast for the host's network.
+    tap::make(LINK_DEVICE, &receivers).map_err(HelperError::Link)?;
     let claim = children.claim(launcher.pid());
     let child = launcher.launch().map_err(HelperError::Start)?;
     let pidfd = child.pidfd().try_clone_to_owned().map_err(HelperError::Identify)?;
