@@ -151,9 +151,10 @@ fn escape_git_config_and_hooks() -> CaseResult {
 }
 
 /// Gives everything that a write to a tree would change, of every entry, also those of subordinate ids.
+/// What others remove meanwhile is left out.
 fn tree(directory: &Path) -> Result<String> {
     let find = Invocation::new("unshare").args(["--map-root-user", "--map-auto", "--", "find"]).arg(directory);
-    let find = find.args(["-printf", "%P %i %n %m %U %G %s %T@ %C@ %l\n"]).run()?.ok()?.stdout();
+    let find = find.args(["-printf", "%P %i %n %m %U %G %s %T@ %C@ %l\n"]).run()?.stdout();
     let mut lines: Vec<_> = find.lines().collect();
     lines.sort_unstable();
     Ok(lines.join("\n"))
