@@ -5,16 +5,13 @@ use std::collections::BTreeMap;
 use crate::domain::artifact::{GuestUser, ImageRuntime};
 use crate::domain::ids::{ConfigFingerprint, DomainId, SessionId};
 use crate::domain::profile::Profile;
-use crate::domain::runtime::GuestProcess;
+use crate::domain::runtime::{DEFAULT_PATH, GuestProcess};
 use crate::domain::session::{SessionRequest, Terminal};
 use crate::domain::workspace::GUEST_WORKSPACE;
 
 /// Largest argument vector plus environment, in bytes. Both travel in one lease packet, where a byte
 /// takes up to two.
 pub const PROCESS_BYTES_LIMIT: usize = 72 << 10;
-
-/// Search path of a session whose image names none.
-pub const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Variables that a client contributes without being named in the profile: they describe its terminal and locale.
 const CLIENT_VARIABLES: [&str; 9] = [

@@ -141,6 +141,9 @@ pub struct RuntimePlan {
 /// Path of the enforcement network namespace as runsc, in the supervisor's pid namespace, sees it.
 pub const ENFORCEMENT_NAMESPACE: &str = "/proc/1/ns/net";
 
+/// Search path of a process that is given none, in the sandbox and in the Runtime Supervisor.
+pub const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
 /// Directory of the fixed control mounts in the sandbox.
 pub const GUEST_CONTROL: &str = "/run/lazaret";
 

@@ -21,11 +21,8 @@ use crate::domain::artifact::{IdMapping, IdRange};
 use crate::domain::capabilities;
 use crate::domain::network::ProbePlan;
 use crate::domain::profile::{Access, GuestPath, Limits};
-use crate::domain::runtime::{AnchorPlan, GUEST_EXECUTABLE, VolumePlan};
+use crate::domain::runtime::{AnchorPlan, DEFAULT_PATH, GUEST_EXECUTABLE, VolumePlan};
 use crate::domain::workspace::GUEST_WORKSPACE;
-
-/// The search path of a process that is given none.
-pub const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// What a specification is made from. Paths are those that the Runtime Supervisor sees.
 #[derive(Debug, Clone, Copy)]

@@ -17,6 +17,7 @@ use tokio::sync::mpsc;
 use super::messages::{HostMessage, LinkMessage, SpawnError, SpawnRequest};
 use crate::core::lifecycle::Event;
 use crate::domain::ownership::ProcessIdentity;
+use crate::domain::runtime::DEFAULT_PATH;
 use crate::sys::namespaces::{MappedChild, MappedCommand, spawn_mapped};
 use crate::sys::seqpacket::{self, Lease};
 use crate::sys::{process, procfs};
@@ -97,7 +98,7 @@ impl LinkState {
         let log = crate::observe::open_log(&request.log)
             .map_err(|source| SpawnError::Log { path: request.log.clone(), source })?;
         let title = format!("lazaret: supervisor {} {}", request.profile, request.domain);
-        let mut env = vec![(OsString::from("PATH"), OsString::from(crate::core::admission::DEFAULT_PATH))];
+        let mut env = vec![(OsString::from("PATH"), OsString::from(DEFAULT_PATH))];
         if let Some(filter) = std::env::var_os("LAZARET_LOG") {
             env.push(("LAZARET_LOG".into(), filter));
         }

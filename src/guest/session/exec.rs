@@ -11,9 +11,7 @@ use nix::errno::Errno;
 use nix::unistd::execve;
 
 use crate::domain::escaped::escape;
-
-/// Where programs are looked for when the environment has no PATH.
-const DEFAULT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+use crate::domain::runtime::DEFAULT_PATH;
 
 /// The interpreter of an executable file that is neither binary nor names one (execvp(3)).
 const SHELL: &[u8] = b"/bin/sh";
@@ -112,7 +110,7 @@ fn search(name: &[u8], path: Option<&[u8]>, mut attempt: impl FnMut(&[u8]) -> Op
         return attempt(name).unwrap_or(Reason::NoSuchFile);
     }
     let mut denied = None;
-    for directory in path.unwrap_or(DEFAULT_PATH).split(|&byte| byte == b':') {
+    for directory in path.unwrap_or(DEFAULT_PATH.as_bytes()).split(|&byte| byte == b':') {
         let directory = if directory.is_empty() { b"." } else { directory };
         match attempt(&[directory, b"/", name].concat()) {
             None | Some(Reason::Unreachable) => {}

@@ -17,9 +17,10 @@ use crate::actors::runtime::process::{self, inner_process};
 use crate::actors::runtime::runsc::command::Sandbox;
 use crate::actors::runtime::runsc::log::first_error;
 use crate::actors::runtime::runsc::pid_file::PidFile;
+use crate::domain::runtime::DEFAULT_PATH;
 use crate::domain::runtime::GuestProcess;
 use crate::guest::command_line;
-use crate::policy::sandbox::{DEFAULT_PATH, wrapper_capability_sets};
+use crate::policy::sandbox::wrapper_capability_sets;
 use crate::wire::lease::{ExecOutcome, InnerProcess};
 
 /// runsc's status for its own failures; a guest may use it too.
