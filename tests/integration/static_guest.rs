@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 
 use crate::harness::world::world;
-use crate::harness::{Case, CaseResult, Invocation, Need, case};
+use crate::harness::{Case, CaseResult, Invocation, Need, case, executable};
 
 pub fn cases() -> Vec<Case> {
     vec![
@@ -34,7 +34,7 @@ fn names_no_interpreter() -> CaseResult {
 
 fn runs_in_an_empty_root() -> CaseResult {
     let root = tempfile::tempdir_in(world().base.join("c"))?;
-    fs_err::copy(world().guest(), root.path().join("guest"))?;
+    executable::copy(&world().guest(), &root.path().join("guest"))?;
     let unshare = Invocation::new("unshare").args(["--map-root-user", "--root"]).arg(root.path());
     // Outside a sandbox it only says so; that it can say it is what counts.
     let output = unshare.arg("/guest").deadline(Duration::from_secs(10)).run()?;

@@ -2,6 +2,8 @@
 //!
 //! The sandbox gets a directory that holds nothing but the executable under its two names. A copy is
 //! made once per build, below the Storage Root, so that no directory of the host's own is mounted.
+//! The sandbox's kernel reads it as it reads any file: the host's execve(2), which refuses what is
+//! still open for writing, is never asked to run the copy.
 
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -94,7 +94,6 @@ fn keep(storage: &StorageRoot, file: &Path, kept: &Kept) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn every_form_of_a_version_is_read() {
@@ -123,9 +122,11 @@ mod tests {
         let asked = base.path().join("asked");
         let install = |version: &str| {
             let script = format!("#!/bin/sh\necho x >> {}\necho 'runsc version {version}'\n", asked.display());
-            std::fs::write(base.path().join("new"), script).unwrap();
-            std::fs::set_permissions(base.path().join("new"), std::fs::Permissions::from_mode(0o755)).unwrap();
-            std::fs::rename(base.path().join("new"), &program).unwrap();
+            std::fs::write(base.path().join("script"), script).unwrap();
+            // What this process writes itself may still be open in a child that another test forks (ETXTBSY).
+            let mut install = Command::new("install");
+            install.arg("--mode=755").arg(base.path().join("script")).arg(&program);
+            assert!(install.status().unwrap().success());
         };
         let times = || std::fs::read_to_string(&asked).unwrap().lines().count();
         install("release-20240729.0");

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use fs_err as fs;
 
 use super::{Prison, USERS, is_refusal};
-use crate::harness::{Case, CaseResult, Invocation, Need, case, project};
+use crate::harness::{Case, CaseResult, Invocation, Need, case, executable, project};
 
 pub fn cases() -> Vec<Case> {
     vec![
@@ -120,8 +120,7 @@ fn escape_git_config_and_hooks() -> CaseResult {
         let prison = Prison::new(user, "")?;
         let workspace = prison.environment.project();
         let git = workspace.join(".git");
-        fs::write(git.join("hooks/pre-commit"), "#!/bin/sh\ntouch ran-the-developers-hook\n")?;
-        fs::set_permissions(git.join("hooks/pre-commit"), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+        executable::write(&git.join("hooks/pre-commit"), "#!/bin/sh\ntouch ran-the-developers-hook\n", 0o755)?;
         let state = || -> Result<_> {
             let facts = |path: &Path| -> Result<_> {
                 let facts = fs::symlink_metadata(path)?;

@@ -17,6 +17,7 @@
 
 pub mod command;
 pub mod environment;
+pub mod executable;
 pub mod image;
 pub mod leftovers;
 pub mod needs;

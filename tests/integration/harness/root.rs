@@ -15,9 +15,9 @@ use nix::unistd::chown;
 use serde::{Deserialize, Serialize};
 
 use super::command::Invocation;
-use super::network;
 use super::user::Account;
 use super::world::world;
+use super::{executable, network};
 
 /// What is asked.
 #[derive(Debug, Serialize, Deserialize)]
@@ -175,8 +175,7 @@ fn run_deprived(base: &Path, user: Account, deprived: &Deprived) -> Result<Depri
                 script += &format!("rm -rf {}\n", path.display());
             }
             Lack::Replaced(path, content, mode) => {
-                fs::write(&own, content)?;
-                fs::set_permissions(&own, std::os::unix::fs::PermissionsExt::from_mode(*mode))?;
+                executable::write(&own, content.as_str(), *mode)?;
                 script += &format!("mount --bind {} {}\n", own.display(), path.display());
             }
         }

@@ -18,7 +18,7 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::{Pid, Uid, chown};
 
 use super::world::{VARIABLE, World, copy_binaries};
-use super::{command, image, leftovers, network, root, user};
+use super::{command, executable, image, leftovers, network, root, user};
 
 /// Variables that reach the unprivileged stage besides the world.
 const PASSED: [&str; 7] =
@@ -163,6 +163,6 @@ fn run_as_root(base: &Path) -> Result<ExitCode> {
 /// Copies this executable to where the unprivileged user may run it.
 fn own_executable(base: &Path) -> Result<PathBuf> {
     let copy = base.join("bin/integration");
-    fs::copy(std::env::current_exe()?, &copy)?;
+    executable::copy(&std::env::current_exe()?, &copy)?;
     Ok(copy)
 }

@@ -6,6 +6,8 @@ use std::sync::OnceLock;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use super::executable;
+
 /// Environment variable that carries the [`World`] to the stage that runs the cases.
 pub const VARIABLE: &str = "LAZARET_TEST_WORLD";
 
@@ -66,7 +68,7 @@ pub fn copy_binaries(base: &Path) -> Result<PathBuf> {
     for (name, built) in
         [("lazaret", env!("CARGO_BIN_EXE_lazaret")), ("lazaret-guest", env!("CARGO_BIN_EXE_lazaret-guest"))]
     {
-        fs_err::copy(built, directory.join(name))?;
+        executable::copy(Path::new(built), &directory.join(name))?;
     }
     Ok(directory)
 }

@@ -5,7 +5,7 @@ use fs_err as fs;
 
 use super::NEEDS;
 use crate::harness::command::DEADLINE;
-use crate::harness::{Case, CaseResult, Environment, Running, case};
+use crate::harness::{Case, CaseResult, Environment, Running, case, executable};
 
 /// How many sessions run at the same time where a case runs many.
 const AT_ONCE: usize = 4;
@@ -48,11 +48,8 @@ fn death_by_signal() -> CaseResult {
 }
 
 fn what_cannot_be_executed() -> CaseResult {
-    use std::os::unix::fs::PermissionsExt;
     let environment = Environment::lingering()?;
-    let script = environment.project().join("script");
-    fs::write(&script, "#!/no/such/interpreter\n")?;
-    fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755))?;
+    executable::write(&environment.project().join("script"), "#!/no/such/interpreter\n", 0o755)?;
     fs::write(environment.project().join("plain"), "text")?;
     let cases: [(&str, i32, &str); 7] = [
         ("nope", 127, "nope: command not found"),
