@@ -10,7 +10,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};
 
-use crate::{Turn, measure};
+use crate::measure::{self, Turn};
 
 /// First argument that makes the program an agent.
 pub const ARGUMENT: &str = "--agent";

@@ -12,12 +12,12 @@ use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, pidfd_open};
 
-use crate::Turn;
 use crate::harness::leftovers::Process;
 use crate::harness::{Environment, Running, image, wait_until};
-use crate::measure::{self, ECHO_SCRIPT, Sample, milliseconds};
-use crate::peers::{Subject, TEXT};
+use crate::measure::{self, ECHO_SCRIPT, Sample, Turn, milliseconds};
+use crate::peers::TEXT;
 use crate::report::{Bound, Report, Row};
+use crate::subject::Subject;
 
 /// How long idle processes are watched.
 const IDLE: Duration = Duration::from_secs(10);

@@ -15,6 +15,7 @@ mod lazaret_side;
 mod measure;
 mod peers;
 mod report;
+mod subject;
 
 use std::process::ExitCode;
 
@@ -22,9 +23,9 @@ use anyhow::Result;
 
 use harness::{Environment, environment, stage};
 use lazaret_side::Lazaret;
-use measure::Sample;
-use peers::{Bubblewrap, Installed, Podman, Runsc, Subject};
+use peers::{Bubblewrap, Installed, Podman, Runsc};
 use report::{Bound, Report, Row};
+use subject::{Subject, take_turns};
 
 /// How many rounds each kind of row has.
 struct Rounds {
@@ -76,7 +77,7 @@ fn run(rounds: &Rounds) -> Result<Report> {
     {
         let mut subjects: Vec<&mut dyn Subject> = vec![&mut lazaret, &mut podman, &mut runsc, &mut bubblewrap];
         subjects.extend(others.iter_mut().map(|other| other as &mut dyn Subject));
-        measure::take_turns(&mut row, &mut subjects, rounds.starts, |subject| subject.start());
+        take_turns(&mut row, &mut subjects, rounds.starts, |subject| subject.start());
     }
     row.demand("lazaret", Bound::Most(0.75), "podman + runsc + slirp4netns");
     report.add(row);
@@ -85,7 +86,7 @@ fn run(rounds: &Rounds) -> Result<Report> {
     let mut row = Row::new("`true` in a running sandbox, milliseconds");
     {
         let mut subjects: Vec<&mut dyn Subject> = vec![&mut lazaret, &mut runsc];
-        measure::take_turns(&mut row, &mut subjects, rounds.joins, |subject| subject.join());
+        take_turns(&mut row, &mut subjects, rounds.joins, |subject| subject.join());
     }
     row.demand("lazaret", Bound::Most(2.0), "bare runsc");
     report.add(row);
@@ -95,7 +96,7 @@ fn run(rounds: &Rounds) -> Result<Report> {
     {
         let mut subjects: Vec<&mut dyn Subject> = vec![&mut lazaret, &mut runsc];
         let keys = rounds.keys / 5;
-        measure::take_turns(&mut row, &mut subjects, 5, |subject| subject.echo(keys));
+        take_turns(&mut row, &mut subjects, 5, |subject| subject.echo(keys));
     }
     row.demand("lazaret", Bound::MostAbove(1.0), "bare runsc");
     report.add(row);
@@ -107,7 +108,7 @@ fn run(rounds: &Rounds) -> Result<Report> {
     }
     {
         let mut subjects: Vec<&mut dyn Subject> = vec![&mut lazaret, &mut runsc];
-        measure::take_turns(&mut row, &mut subjects, rounds.outputs, |subject| subject.output());
+        take_turns(&mut row, &mut subjects, rounds.outputs, |subject| subject.output());
     }
     row.demand("lazaret", Bound::Least(0.9), "bare runsc");
     report.add(row);
@@ -127,6 +128,3 @@ fn run(rounds: &Rounds) -> Result<Report> {
     environment.processes().iter().for_each(harness::leftovers::Process::kill);
     Ok(report)
 }
-
-/// Values of one turn, or why there are none.
-type Turn = Result<Vec<Sample>>;

@@ -10,12 +10,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::Turn;
-use crate::peers::Subject;
-use crate::report::Row;
-
 /// One value, in the row's unit.
 pub type Sample = f64;
+
+/// Values of one turn, or why there are none.
+pub type Turn = Result<Vec<Sample>>;
 
 /// How long any single step may take.
 const DEADLINE: Duration = Duration::from_secs(120);
@@ -29,29 +28,6 @@ pub const ECHO_SCRIPT: &str = "stty raw -echo; printf ready-for-keys; exec cat";
 /// Gives a duration in milliseconds.
 pub fn milliseconds(duration: Duration) -> Sample {
     duration.as_secs_f64() * 1000.0
-}
-
-/// Lets the subjects take turns. One that fails is out of the row, with its reason.
-pub fn take_turns(
-    row: &mut Row,
-    subjects: &mut [&mut dyn Subject],
-    rounds: usize,
-    measure: impl Fn(&mut dyn Subject) -> Turn,
-) {
-    let mut failed = vec![false; subjects.len()];
-    for round in 0..=rounds {
-        for (subject, failed) in subjects.iter_mut().zip(&mut failed) {
-            if *failed {
-                continue;
-            }
-            let turn = measure(*subject);
-            *failed = turn.is_err();
-            // The first round only warms caches up.
-            if round > 0 || *failed {
-                row.take(&subject.name(), &turn);
-            }
-        }
-    }
 }
 
 /// Takes a value several times, after a first one that does not count.

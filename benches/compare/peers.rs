@@ -4,38 +4,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use fs_err as fs;
 use serde_json::json;
 
-use crate::Turn;
 use crate::agent::{Agent, Request};
 use crate::harness::world::world;
 use crate::harness::{Environment, image, needs, wait_until};
-use crate::measure::{self, ECHO_SCRIPT};
+use crate::measure::{self, ECHO_SCRIPT, Turn};
+use crate::subject::Subject;
 
 /// Name of the text that terminals show, in the project.
 pub const TEXT: &str = "text";
-
-/// Something that runs a command in a sandbox.
-pub trait Subject {
-    /// Its name in the report.
-    fn name(&self) -> String;
-    /// Starts a sandbox, runs `true` and takes it down: milliseconds.
-    fn start(&mut self) -> Turn;
-    /// Runs `true` in a sandbox that runs: milliseconds.
-    fn join(&mut self) -> Turn {
-        bail!("not measured")
-    }
-    /// Types keys at a program in a sandbox that runs: milliseconds each.
-    fn echo(&mut self, _keys: usize) -> Turn {
-        bail!("not measured")
-    }
-    /// Shows the text on a terminal, in a sandbox that runs: MB a second.
-    fn output(&mut self) -> Turn {
-        bail!("not measured")
-    }
-}
 
 /// Unpacks the test image as the user's own files.
 pub fn root_file_system(environment: &Environment) -> Result<PathBuf> {

@@ -4,8 +4,8 @@ use std::fmt;
 
 use fs_err as fs;
 
-use crate::Turn;
 use crate::harness::Invocation;
+use crate::measure::Turn;
 
 /// What a target demands of a ratio, of a difference, or of a value itself.
 #[derive(Debug, Clone, Copy)]
