@@ -4,24 +4,24 @@
 //! netlink socket that lives as long as a step; what it installed lives in the namespace. Its death
 //! while building fails the build; afterwards it has nothing left to do and has ended.
 
+mod error;
 mod install;
 mod observe;
+mod settings;
 
-use std::net::IpAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ipnet::IpNet;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tracing::debug;
 
+use self::error::NetworkError;
 use super::messages::SupervisorMessage;
-use crate::core::supervision::{Event, Failure};
+use crate::core::supervision::Event;
 use crate::domain::network::NetworkAttestation;
 use crate::domain::runtime::{ENFORCEMENT_NAMESPACE, RuntimePlan};
 use crate::policy::derive;
-use crate::policy::enforcement::{Enforcement, Family};
+use crate::policy::enforcement::Enforcement;
 use crate::sys::procfs;
 use crate::wire::lease::SupervisorReport;
 
@@ -30,85 +30,6 @@ const NETLINK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long the kernel may take to bring IPv6 addresses up; it takes a few milliseconds.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
-
-/// Why the policy could not be put in force.
-#[derive(Debug, thiserror::Error)]
-pub enum NetworkError {
-    /// No netlink socket could be had.
-    #[error("can't open a netlink socket")]
-    Socket(#[source] std::io::Error),
-    /// The kernel did not answer.
-    #[error("the kernel did not answer a netlink request in time")]
-    TimedOut,
-    /// A kernel setting can't be read or written.
-    #[error("can't apply {}", path.display())]
-    Setting {
-        /// The file below `/proc/sys`.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// A link can't be configured.
-    #[error("can't configure the link {device}")]
-    Link {
-        /// Its name.
-        device: String,
-        /// Why.
-        source: rtnetlink::Error,
-    },
-    /// A link is not there.
-    #[error("there is no link {device} in the enforcement namespace")]
-    NoLink {
-        /// Its name.
-        device: String,
-    },
-    /// An address can't be added.
-    #[error("can't add the address {address}")]
-    Address {
-        /// The address.
-        address: IpAddr,
-        /// Why.
-        source: rtnetlink::Error,
-    },
-    /// A route can't be added.
-    #[error("can't add the route to {destination}")]
-    Route {
-        /// Its destination.
-        destination: IpNet,
-        /// Why.
-        source: rtnetlink::Error,
-    },
-    /// The rule against device-bound lookups can't be added.
-    #[error("can't add the {family:?} rule that guards the link")]
-    Rule {
-        /// Its family.
-        family: Family,
-        /// Why.
-        source: rtnetlink::Error,
-    },
-    /// The namespace can't be read back.
-    #[error("can't read the enforcement namespace back")]
-    ReadBack(#[source] rtnetlink::Error),
-    /// The namespace is not what the policy says.
-    #[error("the enforcement namespace is not as the policy says: {}", differences.join("; "))]
-    NotAsDerived {
-        /// Each difference.
-        differences: Vec<String>,
-    },
-    /// The namespace can't be identified.
-    #[error("can't identify the enforcement namespace")]
-    Namespace(#[source] std::io::Error),
-}
-
-impl NetworkError {
-    fn failure(&self) -> Failure {
-        let hint = match self {
-            Self::Rule { .. } => "the kernel needs CONFIG_IP_MULTIPLE_TABLES (policy routing)",
-            _ => return Failure::of(self),
-        };
-        Failure { hints: vec![hint.to_owned()], ..Failure::of(self) }
-    }
-}
 
 /// What a network actor is started with.
 pub struct NetworkArguments {
@@ -193,7 +114,7 @@ async fn install_and_attest(plan: &RuntimePlan) -> Result<(Event, Option<Supervi
 /// Compares what was read back with what the policy wants, and binds the result to the generation.
 fn attest(plan: &RuntimePlan, observed: &Enforcement) -> Result<NetworkAttestation, NetworkError> {
     let mut wanted = Enforcement::of(&plan.policy);
-    wanted.settings = install::applicable(wanted.settings.into_iter().collect()).into_iter().collect();
+    wanted.settings = settings::applicable(wanted.settings.into_iter().collect()).into_iter().collect();
     let differences = wanted.differences(observed);
     if !differences.is_empty() {
         return Err(NetworkError::NotAsDerived { differences });

@@ -1,7 +1,6 @@
 //! Installs a derived policy in the enforcement namespace by rtnetlink(7).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::path::Path;
 
 use futures_util::TryStreamExt;
 use ipnet::IpNet;
@@ -10,10 +9,11 @@ use rtnetlink::packet_route::route::{RouteAttribute, RouteFlags, RouteMessage, R
 use rtnetlink::packet_route::rule::RuleAction as KernelAction;
 use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
 
-use super::NetworkError;
+use super::error::NetworkError;
+use super::settings;
 use crate::domain::network::{LINK, LINK_DEVICE, LINK_V6, NetworkPolicy};
 use crate::policy::enforcement::{
-    Family, LOOPBACK_DEVICE, Route, Rule, Setting, installed_routes, installed_rules, link_settings, settings,
+    self, Family, LOOPBACK_DEVICE, Route, Rule, installed_routes, installed_rules, link_settings,
 };
 
 /// Largest packet on the link, as slirp4netns(1) recommends it; fewer packets mean fewer copies.
@@ -21,8 +21,8 @@ pub(super) const LINK_MTU: u32 = 65520;
 
 /// Applies the settings and brings the loopback device up. Nothing of it needs the link.
 pub(super) async fn prepare(handle: &Handle, policy: &NetworkPolicy) -> Result<(), NetworkError> {
-    for setting in applicable(settings(policy.ipv6)) {
-        apply(&setting)?;
+    for setting in settings::applicable(enforcement::settings(policy.ipv6)) {
+        settings::apply(&setting)?;
     }
     set_up(handle, LOOPBACK_DEVICE, None).await
 }
@@ -31,8 +31,8 @@ pub(super) async fn prepare(handle: &Handle, policy: &NetworkPolicy) -> Result<(
 pub(super) async fn install(handle: &Handle, policy: &NetworkPolicy) -> Result<(), NetworkError> {
     let link = index(handle, LINK_DEVICE).await?;
     let loopback = index(handle, LOOPBACK_DEVICE).await?;
-    for setting in applicable(link_settings(policy.ipv6)) {
-        apply(&setting)?;
+    for setting in settings::applicable(link_settings(policy.ipv6)) {
+        settings::apply(&setting)?;
     }
     add_address(handle, link, LINK.own.into()).await?;
     if policy.ipv6 {
@@ -48,21 +48,6 @@ pub(super) async fn install(handle: &Handle, policy: &NetworkPolicy) -> Result<(
         add_route(handle, &route, device).await?;
     }
     Ok(())
-}
-
-/// Leaves out the settings of an address family that the kernel does not have at all.
-pub(super) fn applicable(settings: Vec<Setting>) -> Vec<Setting> {
-    let has_ipv6 = Path::new("/proc/sys/net/ipv6").is_dir();
-    settings.into_iter().filter(|setting| has_ipv6 || !setting.path.starts_with("net/ipv6/")).collect()
-}
-
-fn apply(setting: &Setting) -> Result<(), NetworkError> {
-    let path = Path::new("/proc/sys").join(&setting.path);
-    let present = std::fs::read_to_string(&path).map(|text| super::observe::normal(&text));
-    if present.is_ok_and(|value| value == setting.value) {
-        return Ok(());
-    }
-    std::fs::write(&path, &setting.value).map_err(|source| NetworkError::Setting { path, source })
 }
 
 async fn set_up(handle: &Handle, device: &str, mtu: Option<u32>) -> Result<(), NetworkError> {

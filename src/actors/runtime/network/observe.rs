@@ -13,10 +13,9 @@ use rtnetlink::packet_route::route::{RouteAddress, RouteAttribute, RouteMessage,
 use rtnetlink::packet_route::rule::{RuleAction as KernelAction, RuleAttribute, RuleMessage};
 use rtnetlink::{Handle, IpVersion, RouteMessageBuilder};
 
-use super::{NetworkError, install};
-use crate::policy::enforcement::{
-    Enforcement, Family, Link, Route, RouteKind, Rule, RuleAction, Setting, link_settings, settings,
-};
+use super::error::NetworkError;
+use super::settings;
+use crate::policy::enforcement::{Enforcement, Family, Link, Route, RouteKind, Rule, RuleAction};
 
 /// Reads everything back that decides where a packet goes.
 ///
@@ -33,22 +32,7 @@ pub(super) async fn observe(handle: &Handle, ipv6: bool) -> Result<Enforcement, 
     if Path::new("/proc/sys/net/ipv6").is_dir() {
         routes.extend(self::routes(handle, Family::V6, &names).await?);
     }
-    Ok(Enforcement { links: links(handle, &names).await?, routes, rules, settings: read_settings(ipv6)? })
-}
-
-/// Gives a setting's text with its fields separated by single spaces.
-pub(super) fn normal(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-fn read_settings(ipv6: bool) -> Result<BTreeSet<Setting>, NetworkError> {
-    let read = |setting: Setting| {
-        let path = Path::new("/proc/sys").join(&setting.path);
-        let text = std::fs::read_to_string(&path).map_err(|source| NetworkError::Setting { path, source })?;
-        Ok(Setting { value: normal(&text), ..setting })
-    };
-    let all = settings(ipv6).into_iter().chain(link_settings(ipv6)).collect();
-    install::applicable(all).into_iter().map(read).collect()
+    Ok(Enforcement { links: links(handle, &names).await?, routes, rules, settings: settings::read(ipv6)? })
 }
 
 /// What is known of each link by its index: name, and whether it is up.
