@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use miette::{Diagnostic, SourceSpan};
 use serde::Serialize;
 
-use super::source::NamedText;
+use super::excerpt::NamedText;
 use crate::cli::error::CliError;
 use crate::domain::ids::ProfileName;
 
@@ -118,10 +118,12 @@ pub enum ConfigError {
         path: PathBuf,
     },
     /// No configuration file is that long.
-    #[error("{} is larger than {} KiB, which no configuration file needs", path.display(), super::source::SIZE_LIMIT >> 10)]
+    #[error("{} is larger than {} KiB, which no configuration file needs", path.display(), limit >> 10)]
     TooLarge {
         /// The file.
         path: PathBuf,
+        /// Most bytes that are read.
+        limit: u64,
     },
     /// TOML is UTF-8.
     #[error("{} is not UTF-8 text, as line {line} shows", path.display())]
@@ -171,7 +173,7 @@ impl ConfigError {
             Self::NoHome => vec!["set HOME to your home directory".into()],
             Self::Read { path, .. } => vec![format!("make {} readable for you, or remove it", path.display())],
             Self::NotAFile { path } => vec![format!("move {} away; a text file belongs there", path.display())],
-            Self::TooLarge { path } => vec![format!("move {} away and run 'lazaret init'", path.display())],
+            Self::TooLarge { path, .. } => vec![format!("move {} away and run 'lazaret init'", path.display())],
             Self::NotUtf8 { path, .. } => vec![format!("save {} as UTF-8 in your editor", path.display())],
             Self::Nothing { .. } => vec!["run 'lazaret init', which writes a commented starter".into()],
             Self::NoneChosen { known } => vec![
@@ -214,7 +216,7 @@ impl ConfigError {
             let cause = std::error::Error::source(self).map(|cause| format!(": {cause}")).unwrap_or_default();
             let help = Some(self.hints().join("; ")).filter(|help| !help.is_empty());
             let file = match self {
-                Self::Read { path, .. } | Self::NotAFile { path } | Self::TooLarge { path } => Some(path),
+                Self::Read { path, .. } | Self::NotAFile { path } | Self::TooLarge { path, .. } => Some(path),
                 Self::NotUtf8 { path, .. } | Self::NoSuchProfile { path, .. } | Self::NotAProfile { path } => {
                     Some(path)
                 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use toml::Spanned;
 
+use super::notes::{Notes, Shaped};
 use super::raw::{RawCommon, RawEscalation, Words};
 use super::source::SourceFile;
-use super::validate::{Notes, Shaped, host_path, words};
 use super::values::{self, Wrong};
 use crate::domain::escalation::{EscalationRule, RuleEffect, TrailingArguments};
 use crate::policy::explain::rule_text;
@@ -28,7 +28,7 @@ pub fn rules(
     let mut placed: Vec<Placed<'_>> = Vec::new();
     for written in &raw.allow {
         let directory = written.directory.as_ref().and_then(|at| {
-            let path = host_path(at.get_ref(), home);
+            let path = values::host_path(at.get_ref(), home);
             notes.take(file, at, path)
         });
         let timeout = written.timeout.as_ref().and_then(|at| {
@@ -65,7 +65,7 @@ pub fn rules(
 }
 
 fn vector(command: &Spanned<Words>, file: &SourceFile, notes: &mut Notes) -> Vec<String> {
-    let vector = words(command, file, notes);
+    let vector = notes.words(file, command);
     if let Some(executable) = command.get_ref().first().filter(|word| !word.get_ref().trim().is_empty()) {
         let path = Path::new(executable.get_ref());
         let plain = path.components().all(|part| !matches!(part, std::path::Component::ParentDir));

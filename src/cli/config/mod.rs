@@ -2,16 +2,19 @@
 //!
 //! Nothing in a workspace configures Lazaret (SR-2): these two files are all that is read.
 //!
-//! - [`source`]: a file's text, bounded
+//! - [`source`]: a file's text, bounded; [`excerpt`]: the part of it that a mistake is shown in
 //! - [`raw`]: its shape
-//! - [`validate`], [`network`], [`paths`], [`escalation`], [`values`]: what it means
+//! - [`validate`], [`network`], [`paths`], [`escalation`], [`values`]: what it means; [`notes`]: what is
+//!   wrong with it, and where each value comes from
 //! - [`placement`]: that nothing mounted into a sandbox holds configuration or state
 //! - [`starter`]: what `lazaret init` writes
 
 pub mod error;
 pub mod escalation;
+pub mod excerpt;
 pub mod keys;
 pub mod network;
+pub mod notes;
 pub mod paths;
 pub mod placement;
 pub mod raw;
@@ -27,9 +30,9 @@ pub use error::{ConfigError, Problems};
 pub use placement::{HostPlaces, PlacementError, check_placement};
 
 use self::keys::Place;
+use self::notes::{Notes, Shaped};
 use self::raw::{RawCommon, RawProfile};
 use self::source::SourceFile;
-use self::validate::{Notes, Shaped};
 use self::values::Wrong;
 use crate::domain::ids::ProfileName;
 use crate::domain::profile::Profile;

@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use toml::Spanned;
 
+use super::notes::{Notes, Shaped};
 use super::raw::{RawCommon, RawNetwork};
 use super::source::SourceFile;
-use super::validate::{Notes, Shaped};
 use super::values::{self, Wrong};
 use crate::domain::network::{LINK, LINK_V6, NetworkGrant, ProbeGrant, Verdict};
 use crate::policy::address_space::below_default_route;

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 
+use super::notes::Notes;
 use super::raw::{RawProfile, RawVolume};
 use super::source::SourceFile;
-use super::validate::{Notes, host_path};
 use super::values::{self, Wrong};
 use crate::domain::profile::{Access, GuestPath, Volume};
 use crate::domain::runtime::GUEST_CONTROL;
@@ -56,7 +56,7 @@ pub fn volumes(
 ) -> Vec<Volume> {
     let mut placed: Vec<(Volume, PathBuf, &RawVolume)> = Vec::new();
     for written in &raw.volumes {
-        let path = host_path(written.host.get_ref(), home);
+        let path = values::host_path(written.host.get_ref(), home);
         let host = path.and_then(|path| Ok((existing(&path)?, path)));
         let host = notes.take(file, &written.host, host);
         let guest = guest_path(written.guest.get_ref());

@@ -7,9 +7,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use miette::{MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents};
-
 use super::error::{ConfigError, Problem};
+use super::excerpt::NamedText;
 use crate::policy::explain::Origin;
 
 /// The largest configuration file that is read.
@@ -39,7 +38,7 @@ impl SourceFile {
         let mut bytes = Vec::new();
         file.take(SIZE_LIMIT + 1).read_to_end(&mut bytes).map_err(fail)?;
         if bytes.len() as u64 > SIZE_LIMIT {
-            return Err(ConfigError::TooLarge { path: path.to_owned() });
+            return Err(ConfigError::TooLarge { path: path.to_owned(), limit: SIZE_LIMIT });
         }
         let text = String::from_utf8(bytes).map_err(|error| {
             let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
@@ -95,36 +94,6 @@ impl SourceFile {
 
     fn before(&self, offset: usize) -> &str {
         self.text.get(..offset).unwrap_or(&self.text)
-    }
-}
-
-/// A file's name and text, from which excerpts are shown. Columns count characters, not bytes.
-#[derive(Debug, Clone)]
-pub struct NamedText {
-    name: String,
-    text: Arc<str>,
-}
-
-impl NamedText {
-    /// Takes the text, with a mark for each control character: a terminal must not obey an excerpt.
-    fn new(path: &Path, text: &str) -> Self {
-        let shown = |c: char| if c.is_ascii_control() && c != '\n' && c != '\t' && c != '\r' { '?' } else { c };
-        Self { name: path.display().to_string(), text: text.chars().map(shown).collect::<String>().into() }
-    }
-}
-
-impl SourceCode for NamedText {
-    fn read_span<'a>(
-        &'a self,
-        span: &SourceSpan,
-        lines_before: usize,
-        lines_after: usize,
-    ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
-        let shown = self.text.read_span(span, lines_before, lines_after)?;
-        let before = self.text.get(..shown.span().offset()).unwrap_or_default();
-        let column = before.rsplit('\n').next().unwrap_or_default().chars().count();
-        let (data, line, lines) = (shown.data(), shown.line(), shown.line_count());
-        Ok(Box::new(MietteSpanContents::new_named(self.name.clone(), data, *shown.span(), line, column, lines)))
     }
 }
 

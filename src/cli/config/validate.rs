@@ -7,14 +7,13 @@
 //! permissions come from the profile alone.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use toml::Spanned;
 
-use super::error::Problem;
-use super::raw::{RawCommon, RawLimits, RawProfile, Words};
+use super::notes::{Notes, Shaped};
+use super::raw::{RawCommon, RawLimits, RawProfile};
 use super::source::SourceFile;
 use super::values::{self, Wrong};
 use super::{escalation, network, paths};
@@ -22,7 +21,7 @@ use crate::domain::artifact::{ImageSource, UserSpec};
 use crate::domain::ids::ProfileName;
 use crate::domain::profile::{Environment, Limits, Profile, WorkspaceGrant};
 use crate::oci::reference;
-use crate::policy::explain::{Origins, command_text, duration_text, size_text};
+use crate::policy::explain::{command_text, duration_text, size_text};
 
 /// How long a Domain may linger.
 const LONGEST_LINGER: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -30,66 +29,6 @@ const LONGEST_LINGER: Duration = Duration::from_secs(7 * 24 * 3600);
 pub const DEFAULT_TMP: u64 = 512 << 20;
 /// How long a Domain lingers when nothing says so.
 pub const DEFAULT_LINGER: Duration = Duration::ZERO;
-
-/// Takes down what is wrong and where values come from, while files are read.
-#[derive(Debug, Default)]
-pub struct Notes {
-    /// What is wrong.
-    pub problems: Vec<Problem>,
-    /// Where values come from.
-    pub origins: Origins,
-    /// The volumes' host paths as written, in the order of the volumes.
-    pub volume_paths: Vec<PathBuf>,
-}
-
-impl Notes {
-    /// Takes down a problem.
-    pub fn problem(&mut self, file: &SourceFile, span: Range<usize>, wrong: Wrong) {
-        self.problems.push(file.problem(span, wrong.message, wrong.help));
-    }
-
-    /// Takes a value that was read, or takes down why it was not.
-    pub fn take<T, U>(&mut self, file: &SourceFile, at: &Spanned<U>, read: Result<T, Wrong>) -> Option<T> {
-        read.map_err(|wrong| self.problem(file, at.span(), wrong)).ok()
-    }
-
-    /// Records where a value of a key comes from.
-    pub fn record<U>(&mut self, key: &str, value: impl Into<String>, file: &SourceFile, at: &Spanned<U>) {
-        self.origins.record(key, value, file.origin(&at.span()));
-    }
-
-    /// Reads a list whose members must differ. Gives each with its place.
-    pub fn list<'a, T: PartialEq>(
-        &mut self,
-        key: &str,
-        file: &SourceFile,
-        words: &'a [Spanned<String>],
-        read: impl Fn(&str) -> Result<T, Wrong>,
-    ) -> Vec<(T, &'a Spanned<String>)> {
-        let mut members: Vec<(T, &Spanned<String>)> = Vec::new();
-        for word in words {
-            let Some(value) = self.take(file, word, read(word.get_ref())) else { continue };
-            match members.iter().find(|(known, _)| *known == value) {
-                Some((_, first)) => {
-                    let message = format!("'{}' is in '{key}' twice", word.get_ref());
-                    let help = format!("take one of them out; the first is in line {}", file.line(first.span().start));
-                    self.problem(file, word.span(), Wrong::new(message, help));
-                }
-                None => members.push((value, word)),
-            }
-        }
-        members
-    }
-}
-
-/// A file's text and its shape.
-#[derive(Debug)]
-pub struct Shaped<T> {
-    /// The text.
-    pub file: SourceFile,
-    /// The shape.
-    pub raw: T,
-}
 
 /// Validates a profile. With problems in the notes the result is `None` or not to be used.
 pub fn profile(
@@ -170,32 +109,9 @@ fn image(raw: &RawProfile, file: &SourceFile, home: &Path, notes: &mut Notes) ->
 
 fn command(raw: &RawProfile, file: &SourceFile, notes: &mut Notes) -> Vec<String> {
     let Some(command) = &raw.command else { return Vec::new() };
-    let words = words(command, file, notes);
+    let words = notes.words(file, command);
     notes.record("command", command_text(&words), file, command);
     words
-}
-
-/// Reads an argument vector: no NUL anywhere, and a program's name in front.
-pub fn words(command: &Spanned<Words>, file: &SourceFile, notes: &mut Notes) -> Vec<String> {
-    let words = command.get_ref();
-    if words.is_empty() {
-        let help = "write the program and its arguments as separate words, or leave the key out";
-        notes.problem(file, command.span(), Wrong::new("the command has no words", help));
-    }
-    for (index, word) in words.iter().enumerate() {
-        let read = match word.get_ref() {
-            text if index == 0 && text.trim().is_empty() => {
-                Err(Wrong::new("the program's name is empty", "write the program's name or path"))
-            }
-            text if index == 0 && words.len() == 1 && text.contains(' ') && !text.starts_with('/') => Err(Wrong::new(
-                format!("'{text}' would be looked for as one program with spaces in its name"),
-                "write each word on its own: [\"claude\", \"--continue\"]; there is no shell in between",
-            )),
-            text => values::without_nul(text),
-        };
-        notes.take(file, word, read);
-    }
-    words.iter().map(|word| word.get_ref().clone()).collect()
 }
 
 fn environment(raw: &RawProfile, file: &SourceFile, notes: &mut Notes) -> Environment {
@@ -288,28 +204,4 @@ fn linger(raw: &RawProfile, file: &SourceFile, common: Option<&Shaped<RawCommon>
     let linger = notes.take(file, value, values::duration(value.get_ref(), LONGEST_LINGER)).unwrap_or(DEFAULT_LINGER);
     notes.record("linger", duration_text(linger), file, value);
     linger
-}
-
-/// Expands `~` and `~/` and refuses a path that is not absolute.
-pub fn host_path(text: &str, home: &Path) -> Result<PathBuf, Wrong> {
-    values::without_nul(text)?;
-    let path = match text.strip_prefix('~') {
-        Some("") => home.to_owned(),
-        Some(rest) if rest.starts_with('/') => home.join(rest.trim_start_matches('/')),
-        Some(_) => {
-            return Err(Wrong::new(
-                format!("'{text}' names another user's home"),
-                "write that directory's absolute path",
-            ));
-        }
-        None => PathBuf::from(text),
-    };
-    if path.is_absolute() {
-        return Ok(path);
-    }
-    let help = match text.starts_with('$') {
-        true => "variables are not expanded: write ~/ for your home directory, or an absolute path",
-        false => "write an absolute path, or one that begins with ~/",
-    };
-    Err(Wrong::new(format!("'{text}' is not an absolute path"), help))
 }

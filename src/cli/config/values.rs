@@ -3,6 +3,7 @@
 //! Each reader gives the value, or what is wrong with the text and what to write instead.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ipnet::IpNet;
@@ -151,6 +152,30 @@ pub fn number(value: i64, least: u64, most: u64) -> Result<u64, Wrong> {
     number.ok_or_else(|| {
         Wrong::new(format!("{value} is not a sensible number here"), format!("between {least} and {most}"))
     })
+}
+
+/// Expands `~` and `~/` and refuses a path that is not absolute.
+pub fn host_path(text: &str, home: &Path) -> Result<PathBuf, Wrong> {
+    without_nul(text)?;
+    let path = match text.strip_prefix('~') {
+        Some("") => home.to_owned(),
+        Some(rest) if rest.starts_with('/') => home.join(rest.trim_start_matches('/')),
+        Some(_) => {
+            return Err(Wrong::new(
+                format!("'{text}' names another user's home"),
+                "write that directory's absolute path",
+            ));
+        }
+        None => PathBuf::from(text),
+    };
+    if path.is_absolute() {
+        return Ok(path);
+    }
+    let help = match text.starts_with('$') {
+        true => "variables are not expanded: write ~/ for your home directory, or an absolute path",
+        false => "write an absolute path, or one that begins with ~/",
+    };
+    Err(Wrong::new(format!("'{text}' is not an absolute path"), help))
 }
 
 #[cfg(test)]
