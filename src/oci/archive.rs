@@ -1,9 +1,9 @@
 //! Tar files as containers of named content: an index of where each entry lies, and bounded readers.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -41,6 +41,13 @@ pub enum ArchiveError {
     TooManyEntries(PathBuf),
 }
 
+/// Opens a regular file for reading; anything else, such as a FIFO that would block, is refused.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("not a regular file")) }
+}
+
 /// An indexed tar file.
 #[derive(Debug, Clone)]
 pub struct Archive {
@@ -57,8 +64,7 @@ enum Entry {
 impl Archive {
     /// Indexes a tar file; contents are skipped, so this takes little time for large files.
     pub fn open(path: &Path) -> Result<Self, ArchiveError> {
-        let file =
-            super::layout::open_regular(path).map_err(|source| ArchiveError::Open { path: path.to_owned(), source })?;
+        let file = open_regular(path).map_err(|source| ArchiveError::Open { path: path.to_owned(), source })?;
         let malformed = |source| ArchiveError::Malformed { path: path.to_owned(), source: tame(source) };
         let mut magic = [0; 4];
         let count = file.read_at(&mut magic, 0).map_err(malformed)?;

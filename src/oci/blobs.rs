@@ -222,6 +222,38 @@ impl BlobStore {
         Ok(Begin::Write(partial))
     }
 
+    /// Copies content into the store, as the promised blob. `unreadable` makes the error of a failed read.
+    pub fn import<E: From<BlobError>>(
+        &self,
+        blob: &Blob,
+        mut content: impl Read,
+        report: impl Fn(u64),
+        unreadable: impl Fn(io::Error) -> E,
+    ) -> Result<(), E> {
+        let mut partial = loop {
+            match self.begin(blob)? {
+                Begin::Present => {
+                    report(blob.size);
+                    return Ok(());
+                }
+                Begin::Write(partial) => break partial,
+                // Its writer holds a lock that ends with it, so this wait does too.
+                Begin::Busy => std::thread::sleep(std::time::Duration::from_millis(20)),
+            }
+        };
+        partial.restart()?;
+        let mut buffer = vec![0; 256 << 10];
+        loop {
+            match content.read(&mut buffer) {
+                Ok(0) => return partial.finish().map_err(Into::into),
+                Ok(count) => partial.write(&buffer[..count])?,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(unreadable(error)),
+            }
+            report(partial.written());
+        }
+    }
+
     /// Removes a blob that turned out to be damaged, so that the next attempt fetches it again.
     pub fn discard(&self, digest: &BlobDigest) -> Result<(), BlobError> {
         let path = self.path(digest);

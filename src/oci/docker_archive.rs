@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::archive::{Archive, ArchiveError, Content};
+use super::archive::{Archive, ArchiveError};
 use super::blobs::{Blob, BlobDigest, BlobError, BlobStore};
+use super::container::{Container, OpenFile};
 use super::decode::{Meter, decompress};
-use super::layout;
 use super::manifest::{self, CONFIG_LIMIT, Compression, Document, Image, LAYER_LIMIT, MANIFEST_LIMIT, ManifestError};
 use super::untrusted::{list, printable, tame};
 use crate::domain::artifact::Platform;
@@ -70,34 +70,35 @@ struct Saved {
 #[derive(Debug, Clone)]
 pub struct DockerArchive {
     path: PathBuf,
-    archive: Archive,
+    files: Container,
     image: Saved,
 }
 
 impl DockerArchive {
     /// Opens an archive and finds the image that is named, or else the only one.
     pub fn open(path: &Path, tag: Option<&str>) -> Result<Self, DockerArchiveError> {
-        let archive = Archive::open(path)?;
-        let bytes = read(&archive, path, "manifest.json", MANIFEST_LIMIT)?;
-        let images: Vec<Saved> =
-            serde_json::from_slice(&bytes).map_err(|error| manifest::malformed("manifest.json", error))?;
+        let files = Container::Archive(Archive::open(path)?);
+        let outline = "manifest.json";
+        let bytes = files.read(outline, MANIFEST_LIMIT).map_err(|source| missing(path, outline, source))?;
+        let images: Vec<Saved> = serde_json::from_slice(&bytes).map_err(|error| manifest::malformed(outline, error))?;
         let image = choose(images, tag, path)?;
-        Ok(Self { path: path.to_owned(), archive, image })
+        Ok(Self { path: path.to_owned(), files, image })
     }
 
     /// Describes the image; layers are opened to see whether they are compressed, but not read unless they are.
     pub fn image(&self, wanted: &Platform) -> Result<Image, DockerArchiveError> {
-        let config = read(&self.archive, &self.path, &self.image.config, CONFIG_LIMIT)?;
+        let name = &self.image.config;
+        let config = self.files.read(name, CONFIG_LIMIT).map_err(|source| self.missing(name, source))?;
         let names = self.image.layers.as_deref().unwrap_or_default();
         if names.len() > LAYER_LIMIT {
             return Err(ManifestError::TooManyLayers(names.len()).into());
         }
         let mut layers = Vec::with_capacity(names.len());
         for name in names {
-            let (content, compression) = self.layer(name)?;
+            let (file, compression) = self.layer(name)?;
             let size = match compression {
-                Compression::None => content.size(),
-                _ => self.uncompressed_size(name, content, compression)?,
+                Compression::None => file.size,
+                _ => self.uncompressed_size(name, file.content, compression)?,
             };
             layers.push(size);
         }
@@ -134,14 +135,15 @@ impl DockerArchive {
         report: impl Fn(u64),
     ) -> Result<(), DockerArchiveError> {
         let name = self.image.layers.as_ref().and_then(|layers| layers.get(number)).cloned().unwrap_or_default();
-        let (content, compression) = self.layer(&name)?;
-        layout::import(store, blob, decompress(content, compression), report, |source| self.missing(&name, source))
+        let (file, compression) = self.layer(&name)?;
+        store.import(blob, decompress(file.content, compression), report, |source| self.missing(&name, source))
     }
 
-    fn layer(&self, name: &str) -> Result<(Content, Compression), DockerArchiveError> {
-        let open = || self.archive.content(name).ok_or_else(|| self.missing(name, io::ErrorKind::NotFound.into()));
+    /// Opens a layer, and tells how it is compressed.
+    fn layer(&self, name: &str) -> Result<(OpenFile, Compression), DockerArchiveError> {
+        let open = || self.files.open(name).map_err(|source| self.missing(name, source));
         let mut magic = Vec::new();
-        open()?.take(4).read_to_end(&mut magic).map_err(|source| self.missing(name, source))?;
+        open()?.content.take(4).read_to_end(&mut magic).map_err(|source| self.missing(name, source))?;
         let compression = match magic.as_slice() {
             [0x1f, 0x8b, ..] => Compression::Gzip,
             [0x28, 0xb5, 0x2f, 0xfd] => Compression::Zstandard,
@@ -153,7 +155,7 @@ impl DockerArchive {
     fn uncompressed_size(
         &self,
         name: &str,
-        content: Content,
+        content: impl Read + 'static,
         compression: Compression,
     ) -> Result<u64, DockerArchiveError> {
         let (mut meter, gauge) = Meter::new(decompress(content, compression));
@@ -162,7 +164,7 @@ impl DockerArchive {
     }
 
     fn missing(&self, name: &str, source: io::Error) -> DockerArchiveError {
-        DockerArchiveError::Missing { archive: self.path.clone(), name: name.to_owned(), source: tame(source) }
+        missing(&self.path, name, source)
     }
 }
 
@@ -183,15 +185,8 @@ fn diff_ids(config: &[u8]) -> Result<Vec<BlobDigest>, ManifestError> {
     outline.rootfs.diff_ids.iter().map(parse).collect()
 }
 
-fn read(archive: &Archive, path: &Path, name: &str, limit: u64) -> Result<Vec<u8>, DockerArchiveError> {
-    let missing = |source| DockerArchiveError::Missing { archive: path.to_owned(), name: name.to_owned(), source };
-    let content = archive.content(name).ok_or_else(|| missing(io::ErrorKind::NotFound.into()))?;
-    if content.size() > limit {
-        return Err(missing(io::Error::other(format!("it is larger than {limit} bytes"))));
-    }
-    let mut bytes = Vec::new();
-    content.take(limit).read_to_end(&mut bytes).map_err(missing)?;
-    Ok(bytes)
+fn missing(archive: &Path, name: &str, source: io::Error) -> DockerArchiveError {
+    DockerArchiveError::Missing { archive: archive.to_owned(), name: name.to_owned(), source: tame(source) }
 }
 
 fn choose(images: Vec<Saved>, tag: Option<&str>, path: &Path) -> Result<Saved, DockerArchiveError> {

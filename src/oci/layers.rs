@@ -17,7 +17,7 @@ use super::accounts::Accounts;
 use super::blobs::{BlobDigest, BlobError, BlobStore};
 use super::decode::{Gauge, Meter, decompress};
 use super::manifest::Layer;
-use super::tree::{Changes, FILE_LIMIT, ImagePath, LINK_LIMIT, Search, merge};
+use super::tree::{Changes, ImagePath, Search, SearchError, merge};
 use super::untrusted::tame;
 
 /// Most bytes of headers, long names and extended attributes before one tar entry.
@@ -60,15 +60,9 @@ pub enum LayerError {
         /// Free bytes.
         available: u64,
     },
-    /// An account file is larger than any real one.
-    #[error("the image's /{0} is larger than {FILE_LIMIT} bytes")]
-    LargeFile(String),
-    /// An account file is something else.
-    #[error("the image's /{0} is neither a file nor a link to one")]
-    NotAFile(String),
-    /// Links lead nowhere.
-    #[error("the image's /{0} is a link that leads through more than {LINK_LIMIT} others")]
-    LinkLoop(String),
+    /// An account file can't be used.
+    #[error(transparent)]
+    Search(#[from] SearchError),
 }
 
 /// What reading the layers gave.
@@ -344,8 +338,11 @@ mod tests {
         let dangling: Entries<'_> = &[("etc/passwd", SYMLINK, "nowhere")];
         assert_eq!(fixture.passwd(&[dangling]), "");
         let looped: Entries<'_> = &[("etc/passwd", SYMLINK, "passwd")];
-        assert!(matches!(fixture.read(&[looped]), Err(LayerError::LinkLoop(_))));
-        assert!(matches!(fixture.read(&[&[("etc/passwd", DIRECTORY, "")]]), Err(LayerError::NotAFile(_))));
+        assert!(matches!(fixture.read(&[looped]), Err(LayerError::Search(SearchError::LinkLoop(_)))));
+        assert!(matches!(
+            fixture.read(&[&[("etc/passwd", DIRECTORY, "")]]),
+            Err(LayerError::Search(SearchError::NotAFile(_)))
+        ));
     }
 
     #[test]
@@ -368,7 +365,10 @@ mod tests {
     fn sizes_are_bounded_before_the_bytes_are_read() {
         let fixture = Fixture::new();
         let big = "x".repeat(2 << 20);
-        assert!(matches!(fixture.read(&[&[("etc/passwd", FILE, &big)]]), Err(LayerError::LargeFile(_))));
+        assert!(matches!(
+            fixture.read(&[&[("etc/passwd", FILE, &big)]]),
+            Err(LayerError::Search(SearchError::LargeFile(_)))
+        ));
         let layer = fixture.layer(&tar(&[("data", FILE, &big)]));
         assert!(
             matches!(read(&fixture.store, &[layer], 1 << 20), Err(LayerError::NoSpace { available }) if available == 1 << 20)

@@ -1,14 +1,13 @@
 //! OCI image layouts (image-layout specification), as a directory or inside a tar file.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use oci_spec::image::{Descriptor, ImageIndex};
 
 use super::archive::{Archive, ArchiveError};
-use super::blobs::{Begin, Blob, BlobDigest, BlobError, BlobStore};
+use super::blobs::{Blob, BlobDigest, BlobError, BlobStore};
+use super::container::Container;
 use super::manifest::{self, Document, MANIFEST_LIMIT, ManifestError};
 use super::untrusted::list;
 
@@ -53,19 +52,6 @@ pub enum LayoutError {
     Blob(#[from] BlobError),
 }
 
-/// Opens a regular file for reading; anything else, such as a FIFO that would block, is refused.
-pub fn open_regular(path: &Path) -> io::Result<File> {
-    let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("not a regular file")) }
-}
-
-#[derive(Debug, Clone)]
-enum Container {
-    Directory,
-    Archive(Archive),
-}
-
 /// An OCI image layout.
 #[derive(Debug, Clone)]
 pub struct Layout {
@@ -76,7 +62,7 @@ pub struct Layout {
 impl Layout {
     /// Takes a layout directory.
     pub fn directory(path: &Path) -> Self {
-        Self { path: path.to_owned(), container: Container::Directory }
+        Self { path: path.to_owned(), container: Container::Directory(path.to_owned()) }
     }
 
     /// Opens a tar file of a layout.
@@ -111,39 +97,16 @@ impl Layout {
     /// Copies a blob into the store; `report` is told how many of its bytes are there.
     pub fn import(&self, store: &BlobStore, blob: &Blob, report: impl Fn(u64)) -> Result<(), LayoutError> {
         let name = blob_name(&blob.digest);
-        let (content, _) = self.content(&name)?;
-        import(store, blob, content, report, |source| LayoutError::Missing {
-            layout: self.path.clone(),
-            name: name.clone(),
-            source,
-        })
+        let file = self.container.open(&name).map_err(|source| self.missing(&name, source))?;
+        store.import(blob, file.content, report, |source| self.missing(&name, source))
     }
 
     fn read(&self, name: &str, limit: u64) -> Result<Vec<u8>, LayoutError> {
-        let missing = |source| LayoutError::Missing { layout: self.path.clone(), name: name.to_owned(), source };
-        let (content, size) = self.content(name)?;
-        if size > limit {
-            return Err(missing(io::Error::other(format!("it is larger than {limit} bytes"))));
-        }
-        let mut bytes = Vec::new();
-        content.take(limit).read_to_end(&mut bytes).map_err(missing)?;
-        Ok(bytes)
+        self.container.read(name, limit).map_err(|source| self.missing(name, source))
     }
 
-    fn content(&self, name: &str) -> Result<(Box<dyn Read>, u64), LayoutError> {
-        let missing = |source| LayoutError::Missing { layout: self.path.clone(), name: name.to_owned(), source };
-        match &self.container {
-            Container::Directory => {
-                let file = open_regular(&self.path.join(name)).map_err(missing)?;
-                let size = file.metadata().map_err(missing)?.len();
-                Ok((Box::new(file), size))
-            }
-            Container::Archive(archive) => {
-                let content = archive.content(name).ok_or_else(|| missing(io::ErrorKind::NotFound.into()))?;
-                let size = content.size();
-                Ok((Box::new(content), size))
-            }
-        }
+    fn missing(&self, name: &str, source: io::Error) -> LayoutError {
+        LayoutError::Missing { layout: self.path.clone(), name: name.to_owned(), source }
     }
 }
 
@@ -193,38 +156,6 @@ fn find_in(index: &ImageIndex, tag: Option<&str>, layout: &Path) -> Result<Found
 
 fn blob_name(digest: &BlobDigest) -> String {
     format!("blobs/sha256/{}", digest.hex())
-}
-
-/// Copies content into the store as the promised blob. `unreadable` makes the error of a failed read.
-pub fn import<E: From<BlobError>>(
-    store: &BlobStore,
-    blob: &Blob,
-    mut content: impl Read,
-    report: impl Fn(u64),
-    unreadable: impl Fn(io::Error) -> E,
-) -> Result<(), E> {
-    let mut partial = loop {
-        match store.begin(blob)? {
-            Begin::Present => {
-                report(blob.size);
-                return Ok(());
-            }
-            Begin::Write(partial) => break partial,
-            // Its writer holds a lock that ends with it, so this wait does too.
-            Begin::Busy => std::thread::sleep(std::time::Duration::from_millis(20)),
-        }
-    };
-    partial.restart()?;
-    let mut buffer = vec![0; 256 << 10];
-    loop {
-        match content.read(&mut buffer) {
-            Ok(0) => return partial.finish().map_err(Into::into),
-            Ok(count) => partial.write(&buffer[..count])?,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(unreadable(error)),
-        }
-        report(partial.written());
-    }
 }
 
 #[cfg(test)]

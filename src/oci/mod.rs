@@ -5,6 +5,7 @@
 //! ```text
 //! reference  text → ImageSource
 //! source     ImageSource → where its manifest and blobs are read (registry | layout | archive)
+//! container  the directory or tar file that a layout or archive lies in
 //! manifest   which manifest is for the platform; its configuration and layers, checked
 //! blobs      every blob verified by digest into the store that images share
 //! layers     layer tars are read (never unpacked) for the accounts and the uncompressed digests
@@ -18,6 +19,7 @@
 pub mod accounts;
 pub mod archive;
 pub mod blobs;
+pub mod container;
 pub mod credentials;
 pub mod decode;
 pub mod digest;

@@ -5,8 +5,6 @@ use std::io::{self, Read};
 
 use tar::EntryType;
 
-use super::layers::LayerError;
-
 /// Largest account file that is read, in bytes.
 pub const FILE_LIMIT: u64 = 256 << 10;
 
@@ -41,6 +39,20 @@ pub struct Changes {
     pub highest_gid: u64,
 }
 
+/// A file that is looked for can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SearchError {
+    /// It is larger than any real account file.
+    #[error("the image's /{0} is larger than {FILE_LIMIT} bytes")]
+    LargeFile(String),
+    /// It is something else.
+    #[error("the image's /{0} is neither a file nor a link to one")]
+    NotAFile(String),
+    /// Links lead nowhere.
+    #[error("the image's /{0} is a link that leads through more than {LINK_LIMIT} others")]
+    LinkLoop(String),
+}
+
 /// Where the search for one file stands.
 pub struct Search {
     name: String,
@@ -70,7 +82,7 @@ impl Search {
     }
 
     /// Looks at the merged layers: finds the file, or finds it missing, or learns of a link to follow.
-    pub fn advance(&mut self, view: &BTreeMap<ImagePath, Node>) -> Result<(), LayerError> {
+    pub fn advance(&mut self, view: &BTreeMap<ImagePath, Node>) -> Result<(), SearchError> {
         if self.found.is_some() {
             return Ok(());
         }
@@ -87,20 +99,20 @@ impl Search {
         match view.get(&self.at) {
             None => self.found = Some(Vec::new()),
             Some(Node::File(content)) if content.len() as u64 > FILE_LIMIT => {
-                return Err(LayerError::LargeFile(self.name.clone()));
+                return Err(SearchError::LargeFile(self.name.clone()));
             }
             Some(Node::File(content)) => self.found = Some(content.clone()),
             Some(Node::Link(target)) => return self.follow(&self.at.clone(), &target.clone()),
-            Some(Node::Directory | Node::Other) => return Err(LayerError::NotAFile(self.name.clone())),
+            Some(Node::Directory | Node::Other) => return Err(SearchError::NotAFile(self.name.clone())),
         }
         Ok(())
     }
 
     /// Continues where the link at `link`, on the way or at its end, points.
-    fn follow(&mut self, link: &[u8], target: &[u8]) -> Result<(), LayerError> {
+    fn follow(&mut self, link: &[u8], target: &[u8]) -> Result<(), SearchError> {
         self.links += 1;
         if self.links > LINK_LIMIT {
-            return Err(LayerError::LinkLoop(self.name.clone()));
+            return Err(SearchError::LinkLoop(self.name.clone()));
         }
         let parent = link.iter().rposition(|byte| *byte == b'/').map_or(&b""[..], |end| &link[..end]);
         let rest = &self.at[link.len()..];
