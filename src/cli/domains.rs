@@ -1,11 +1,10 @@
 //! Which Domains this user has, and which one a command means.
 
-use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::args::ProjectArgs;
+use super::args::{DomainArgs, ProjectArgs};
 use super::connect;
 use super::error::{CliError, ErrorKind};
 use super::places::Places;
@@ -36,7 +35,8 @@ pub fn known(places: &Places) -> io::Result<Vec<DomainRecord>> {
 
 /// Finds the Domain that a command means: by its ID or the beginning of one, by a workspace
 /// directory, or the one of the current project.
-pub fn find(places: &Places, named: Option<&OsString>, project: &ProjectArgs) -> Result<DomainRecord, CliError> {
+pub fn find(places: &Places, meant: &DomainArgs) -> Result<DomainRecord, CliError> {
+    let (named, project) = (meant.domain.as_ref(), &meant.project);
     let known = known(places)?;
     if let Some(digits) = named.and_then(|name| name.to_str()).and_then(|name| name.strip_prefix("d-"))
         && !Path::new(&format!("d-{digits}")).exists()
@@ -140,7 +140,7 @@ mod tests {
                 directory: Some(project.to_owned()),
                 workspace: None,
             };
-            find(&self.places, named.map(OsString::from).as_ref(), &args)
+            find(&self.places, &DomainArgs { domain: named.map(Into::into), project: args })
         }
     }
 

@@ -1,6 +1,6 @@
 //! The Client CLI.
 //!
-//! - [`args`]: the command line
+//! - [`command_line`]: the verbs; [`args`]: arguments that several of them take
 //! - [`commands`]: one file a verb, each with `Args` and `run`
 //! - [`config`]: the developer's configuration
 //! - [`error`]: how a failure is told, and its exit status
@@ -9,6 +9,7 @@
 #![warn(missing_docs)]
 
 pub mod args;
+pub mod command_line;
 pub mod commands;
 pub mod config;
 pub mod connect;
@@ -41,7 +42,7 @@ pub fn main() -> ExitCode {
     if let Some(status) = crate::sys::errand::run(std::env::args_os()) {
         return status;
     }
-    let cli = match args::Cli::try_parse() {
+    let cli = match command_line::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are errors to clap, with status 0; a closed output changes nothing.

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::cli::args::{EscapeArgs, ProjectArgs};
+use crate::cli::args::{DomainArgs, EscapeArgs, ProjectArgs};
 use crate::cli::connect::{self, Reach};
 use crate::cli::error::CliError;
 use crate::cli::open::{self, Command};
@@ -17,11 +17,8 @@ use crate::identity::ClientChannel;
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The sandbox: its ID or the beginning of one, or a project directory [default: this project's]
-    #[arg(value_name = "DOMAIN|DIR")]
-    domain: Option<OsString>,
     #[command(flatten)]
-    project: ProjectArgs,
+    meant: DomainArgs,
     #[command(flatten)]
     escape: EscapeArgs,
     /// Command to run [default: the running profile's]
@@ -32,14 +29,14 @@ pub struct Args {
 /// Attaches.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let places = Places::from_environment()?;
-    let record = domains::find(&places, args.domain.as_ref(), &args.project)?;
+    let record = domains::find(&places, &args.meant)?;
     // Without a readable profile the session merely gets fewer variables, and a loss is recovered
     // by the next start.
     let recovery = start::recovery_of(&places, &record)?;
     let pass = recovery.as_ref().map(|start| start.profile.environment.pass.clone()).unwrap_or_default();
     let command = Command {
         argv: args.command,
-        directory: record.workspace().map(|workspace| standing_in(&workspace, &args.project)).unwrap_or_default(),
+        directory: record.workspace().map(|workspace| standing_in(&workspace, &args.meant.project)).unwrap_or_default(),
         pass,
         streams: open::standard_streams(),
         escape: args.escape.escape_char,

@@ -2,10 +2,8 @@
 
 use std::process::ExitCode;
 
-use clap::CommandFactory;
 use clap_complete::Shell;
 
-use crate::cli::args::Cli;
 use crate::cli::error::CliError;
 use crate::cli::output;
 
@@ -16,10 +14,10 @@ pub struct Args {
     shell: Shell,
 }
 
-/// Prints the script.
-pub fn run(args: Args) -> Result<ExitCode, CliError> {
+/// Prints the script for this command line.
+pub fn run(args: Args, mut command_line: clap::Command) -> Result<ExitCode, CliError> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "lazaret", &mut script);
+    clap_complete::generate(args.shell, &mut command_line, "lazaret", &mut script);
     output::bytes(&script)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,5 @@
 //! `lazaret down`: takes a Domain down and waits until nothing of it is left.
 
-use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
@@ -10,7 +9,7 @@ use futures_util::{SinkExt, StreamExt};
 use inquire::InquireError;
 use rustix::process::{Pid, PidfdFlags};
 
-use crate::cli::args::{ProjectArgs, StartArgs};
+use crate::cli::args::{DomainArgs, StartArgs};
 use crate::cli::connect::{self, Reach};
 use crate::cli::error::{CliError, ErrorKind};
 use crate::cli::output;
@@ -26,11 +25,8 @@ use crate::wire::client::{ClientMessage, CoordinatorMessage, Refusal};
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The sandbox: its ID or the beginning of one, or a project directory [default: this project's]
-    #[arg(value_name = "DOMAIN|DIR")]
-    domain: Option<OsString>,
     #[command(flatten)]
-    project: ProjectArgs,
+    meant: DomainArgs,
     /// End live sessions without asking
     #[arg(short, long)]
     yes: bool,
@@ -55,7 +51,7 @@ enum Answer {
 /// Takes it down.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let places = Places::from_environment()?;
-    let record = domains::find(&places, args.domain.as_ref(), &args.project)?;
+    let record = domains::find(&places, &args.meant)?;
     let sessions = if args.yes { LiveSessions::End } else { LiveSessions::Spare };
     let ask = |sessions| question::block_on(take_down(&places, &record, sessions, &args.start))?;
     let mut answer = ask(sessions)?;

@@ -1,6 +1,5 @@
 //! `lazaret logs`: what a Domain's processes wrote, for people or as it is.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
@@ -10,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::cli::args::ProjectArgs;
+use crate::cli::args::DomainArgs;
 use crate::cli::domains;
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Style, Target, printable};
@@ -23,11 +22,8 @@ const POLL: Duration = Duration::from_millis(200);
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The sandbox: its ID or the beginning of one, or a project directory [default: this project's]
-    #[arg(value_name = "DOMAIN|DIR")]
-    domain: Option<OsString>,
     #[command(flatten)]
-    project: ProjectArgs,
+    meant: DomainArgs,
     /// Go on with what is written from now on
     #[arg(short, long)]
     follow: bool,
@@ -45,7 +41,7 @@ pub struct Args {
 /// Shows it.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let places = Places::from_environment()?;
-    let record = domains::find(&places, args.domain.as_ref(), &args.project)?;
+    let record = domains::find(&places, &args.meant)?;
     let root = places.storage.domain(&record.domain);
     let path = if args.supervisor { root.supervisor_log() } else { root.coordinator_log() };
     let format = match args.json {

@@ -3,9 +3,6 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::CommandFactory;
-
-use crate::cli::args::Cli;
 use crate::cli::error::CliError;
 use crate::cli::output;
 
@@ -17,16 +14,16 @@ pub struct Args {
     out: Option<PathBuf>,
 }
 
-/// Prints the main page, or writes all of them.
-pub fn run(args: Args) -> Result<ExitCode, CliError> {
+/// Prints the main page of this command line, or writes all of them.
+pub fn run(args: Args, command_line: clap::Command) -> Result<ExitCode, CliError> {
     match args.out {
         Some(directory) => {
             fs_err::create_dir_all(&directory)?;
-            clap_mangen::generate_to(Cli::command(), &directory)?;
+            clap_mangen::generate_to(command_line, &directory)?;
         }
         None => {
             let mut page = Vec::new();
-            clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+            clap_mangen::Man::new(command_line).render(&mut page)?;
             output::bytes(&page)?;
         }
     }

@@ -1,9 +1,8 @@
 //! `lazaret status`: what runs in one Domain.
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 
-use crate::cli::args::ProjectArgs;
+use crate::cli::args::DomainArgs;
 use crate::cli::domains;
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Style, Table, Target, printable};
@@ -13,11 +12,8 @@ use crate::cli::question::{self, DomainView, RunningView};
 /// Arguments.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The sandbox: its ID or the beginning of one, or a project directory [default: this project's]
-    #[arg(value_name = "DOMAIN|DIR")]
-    domain: Option<OsString>,
     #[command(flatten)]
-    project: ProjectArgs,
+    meant: DomainArgs,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -26,7 +22,7 @@ pub struct Args {
 /// Shows it.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let places = Places::from_environment()?;
-    let record = domains::find(&places, args.domain.as_ref(), &args.project)?;
+    let record = domains::find(&places, &args.meant)?;
     let standing = question::block_on(question::standing(&places, &record))??;
     let view = DomainView::new(&record, standing);
     if args.json {
