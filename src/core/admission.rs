@@ -168,36 +168,18 @@ fn environment(grant: &Grant<'_>, session: &SessionId, request: &SessionRequest)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::artifact::ImageSource;
-    use crate::domain::network::{NetworkGrant, ProbeGrant};
-    use crate::domain::profile::{Environment, Limits, WorkspaceGrant};
+    use crate::domain::profile::{Environment, fixtures};
     use crate::domain::session::WindowSize;
     use std::path::Path;
-    use std::time::Duration;
 
     fn profile() -> Profile {
         Profile {
-            name: "test".parse().unwrap(),
-            image: ImageSource::Registry("localhost/x:1".into()),
-            user: None,
             command: vec!["agent".into()],
             environment: Environment {
                 set: BTreeMap::from([("EDITOR".into(), "vim".into()), ("TERM".into(), "dumb".into())]),
                 pass: vec!["API_KEY".into()],
             },
-            persistent: vec![],
-            volumes: vec![],
-            network: NetworkGrant {
-                allow: vec![],
-                deny: vec![],
-                dns: vec![],
-                ipv6: false,
-                probe: ProbeGrant::default(),
-            },
-            workspace: WorkspaceGrant { isolate_ignored: false, hide: vec![] },
-            escalation: vec![],
-            limits: Limits::default(),
-            linger: Duration::ZERO,
+            ..fixtures::profile()
         }
     }
 

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::ids::{PolicyDigest, ReadinessFingerprint};
 use super::ownership::NamespaceIdentity;
 
-/// What a profile grants of the network, as written in configuration.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// What a profile grants of the network, as written in configuration; by default nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NetworkGrant {
     /// Prefixes granted inside denied ranges.
     pub allow: Vec<IpNet>,

@@ -153,3 +153,6 @@ impl Profile {
         ConfigFingerprint::of(&canonical)
     }
 }
+
+#[cfg(test)]
+pub(crate) mod fixtures;

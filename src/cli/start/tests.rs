@@ -8,11 +8,9 @@ use std::path::{Path, PathBuf};
 use tokio::net::UnixListener;
 
 use super::*;
-use crate::domain::artifact::ImageSource;
 use crate::domain::ids::{CoordinatorId, Generation};
 use crate::domain::layout::StorageRoot;
-use crate::domain::network::{NetworkGrant, ProbeGrant};
-use crate::domain::profile::{Environment, Limits, Profile, WorkspaceGrant};
+use crate::domain::profile::{Profile, fixtures};
 use crate::domain::workspace::Workspace;
 use crate::identity::{Face, TrustAnchor, channel};
 use crate::sys::seqpacket::Lease;
@@ -37,26 +35,7 @@ impl Machine {
     }
 
     fn start(&self, plays: &str) -> Start {
-        let profile = Profile {
-            name: "test".parse().unwrap(),
-            image: ImageSource::Registry("localhost/x:1".into()),
-            user: None,
-            command: vec![plays.into()],
-            environment: Environment::default(),
-            persistent: vec![],
-            volumes: vec![],
-            network: NetworkGrant {
-                allow: vec![],
-                deny: vec![],
-                dns: vec![],
-                ipv6: false,
-                probe: ProbeGrant::default(),
-            },
-            workspace: WorkspaceGrant { isolate_ignored: false, hide: vec![] },
-            escalation: vec![],
-            limits: Limits::default(),
-            linger: Duration::ZERO,
-        };
+        let profile = Profile { command: vec![plays.into()], ..fixtures::profile() };
         let workspace = Workspace::from_canonical(self.directory.path().to_owned());
         self.places.start(profile, workspace, StartMode::Serve)
     }

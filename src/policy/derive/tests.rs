@@ -11,13 +11,9 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-fn grant() -> NetworkGrant {
-    NetworkGrant { allow: vec![], deny: vec![], dns: vec![], ipv6: false, probe: ProbeGrant::default() }
-}
-
 #[test]
 fn the_default_policy_denies_private_ranges_and_nothing_else() {
-    let policy = network_policy(&grant());
+    let policy = network_policy(&NetworkGrant::default());
     let prefixes: Vec<_> = policy.rules.iter().map(|rule| rule.prefix.to_string()).collect();
     assert_eq!(prefixes, DEFAULT_DENY);
     assert_eq!(policy.resolvers, [ip("10.0.2.3")]);
@@ -32,7 +28,7 @@ fn the_default_policy_denies_private_ranges_and_nothing_else() {
 #[test]
 fn the_most_specific_rule_decides_and_a_tie_is_denied() {
     let allow = vec![net("10.1.0.0/16"), net("192.168.0.0/16")];
-    let policy = network_policy(&NetworkGrant { allow, deny: vec![net("10.1.7.0/24")], ..grant() });
+    let policy = network_policy(&NetworkGrant { allow, deny: vec![net("10.1.7.0/24")], ..NetworkGrant::default() });
     assert_eq!(verdict(&policy, &ip("10.1.2.3")), Verdict::Permit);
     assert_eq!(verdict(&policy, &ip("10.1.7.3")), Verdict::Deny);
     assert_eq!(verdict(&policy, &ip("192.168.1.1")), Verdict::Deny);
@@ -40,7 +36,8 @@ fn the_most_specific_rule_decides_and_a_tie_is_denied() {
 
 #[test]
 fn configured_resolvers_in_denied_ranges_are_reachable_and_others_need_no_rule() {
-    let policy = network_policy(&NetworkGrant { dns: vec![ip("192.168.77.53"), ip("9.9.9.9")], ..grant() });
+    let policy =
+        network_policy(&NetworkGrant { dns: vec![ip("192.168.77.53"), ip("9.9.9.9")], ..NetworkGrant::default() });
     let added: Vec<_> = policy.rules.iter().filter(|rule| rule.origin == "resolver").collect();
     assert_eq!(added.len(), 1);
     assert_eq!(added[0].prefix, net("192.168.77.53/32"));
@@ -51,7 +48,8 @@ fn configured_resolvers_in_denied_ranges_are_reachable_and_others_need_no_rule()
 
 #[test]
 fn denying_everything_leaves_the_default_route_alone() {
-    let grant = NetworkGrant { deny: vec![net("0.0.0.0/0")], allow: vec![net("198.51.100.0/24")], ..grant() };
+    let grant =
+        NetworkGrant { deny: vec![net("0.0.0.0/0")], allow: vec![net("198.51.100.0/24")], ..NetworkGrant::default() };
     let policy = network_policy(&grant);
     assert!(policy.rules.iter().all(|rule| rule.prefix.prefix_len() > 0));
     assert_eq!(verdict(&policy, &ip("8.8.8.8")), Verdict::Deny);
@@ -63,7 +61,8 @@ fn denying_everything_leaves_the_default_route_alone() {
 
 #[test]
 fn ipv6_gets_an_equal_policy_and_its_view_of_ipv4_too() {
-    let policy = network_policy(&NetworkGrant { ipv6: true, allow: vec![net("10.1.0.0/16")], ..grant() });
+    let policy =
+        network_policy(&NetworkGrant { ipv6: true, allow: vec![net("10.1.0.0/16")], ..NetworkGrant::default() });
     for denied in ["fd00::99", "fe80::1", "64:ff9b::10.2.0.1", "64:ff9b::c0a8:1"] {
         assert_eq!(verdict(&policy, &ip(denied)), Verdict::Deny, "{denied}");
     }
@@ -77,13 +76,13 @@ fn ipv6_gets_an_equal_policy_and_its_view_of_ipv4_too() {
 
 #[test]
 fn ipv6_prefixes_are_left_out_while_ipv6_is_off() {
-    let policy = network_policy(&NetworkGrant { deny: vec![net("2001:db8::/32")], ..grant() });
+    let policy = network_policy(&NetworkGrant { deny: vec![net("2001:db8::/32")], ..NetworkGrant::default() });
     assert_eq!(policy.rules.len(), 3);
 }
 
 #[test]
 fn the_default_probe_plan_needs_no_other_machine() {
-    let policy = network_policy(&grant());
+    let policy = network_policy(&NetworkGrant::default());
     let plan = probe_plan(&policy, &ProbeGrant::default());
     assert_eq!(plan.denied, [ip("10.255.255.254"), ip("172.31.255.254"), ip("192.168.255.254")]);
     assert_eq!(plan.routed, [ip("198.51.100.1")]);
@@ -93,7 +92,7 @@ fn the_default_probe_plan_needs_no_other_machine() {
 
 #[test]
 fn digests_ignore_origin_and_order_but_not_meaning() {
-    let policy = network_policy(&NetworkGrant { allow: vec![net("10.1.0.0/16")], ..grant() });
+    let policy = network_policy(&NetworkGrant { allow: vec![net("10.1.0.0/16")], ..NetworkGrant::default() });
     let mut read_back = policy.clone();
     read_back.rules.reverse();
     read_back.rules.iter_mut().for_each(|rule| rule.origin = "read back".into());

@@ -1,30 +1,16 @@
 use std::time::Duration;
 
 use super::*;
-use crate::domain::artifact::ImageSource;
-use crate::domain::network::{NetworkGrant, ProbeGrant};
-use crate::domain::profile::{Environment, GuestPath, Limits, Volume, WorkspaceGrant};
+use crate::domain::network::NetworkGrant;
+use crate::domain::profile::{Environment, GuestPath, Limits, Volume, fixtures};
 
 fn profile() -> Profile {
     Profile {
-        name: "p".parse().unwrap(),
-        image: ImageSource::Registry("debian".into()),
-        user: None,
-        command: vec![],
         environment: Environment { set: [("TOKEN".to_owned(), "s3cret".to_owned())].into(), pass: vec!["LANG".into()] },
-        persistent: vec![],
-        volumes: vec![],
-        network: NetworkGrant {
-            allow: vec!["10.1.0.0/16".parse().unwrap()],
-            deny: vec![],
-            dns: vec![],
-            ipv6: false,
-            probe: ProbeGrant::default(),
-        },
-        workspace: WorkspaceGrant { isolate_ignored: true, hide: vec![] },
-        escalation: vec![],
+        network: NetworkGrant { allow: vec!["10.1.0.0/16".parse().unwrap()], ..NetworkGrant::default() },
         limits: Limits { tmp: 512 << 20, ..Limits::default() },
         linger: Duration::from_secs(30),
+        ..fixtures::profile()
     }
 }
 

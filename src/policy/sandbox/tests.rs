@@ -11,13 +11,7 @@ fn overlay(name: &str) -> OverlayPlan {
 
 /// A specification with everything in it.
 fn full() -> Value {
-    let grant = crate::domain::network::NetworkGrant {
-        allow: vec![],
-        deny: vec![],
-        dns: vec![],
-        ipv6: false,
-        probe: Default::default(),
-    };
+    let grant = crate::domain::network::NetworkGrant::default();
     let probe = derive::probe_plan(&derive::network_policy(&grant), &grant.probe);
     let guest = |path: &str| GuestPath::try_from(path.to_owned()).unwrap();
     let volume = |host: &str, path: &str, access| VolumePlan {
