@@ -13,6 +13,7 @@ pub struct Proxy {
     port: u16,
     passed: Arc<AtomicU64>,
     budget: Arc<AtomicU64>,
+    cut: Arc<AtomicU64>,
 }
 
 impl Proxy {
@@ -20,7 +21,8 @@ impl Proxy {
     pub fn start(target: &str) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let port = listener.local_addr()?.port();
-        let proxy = Self { port, passed: Arc::default(), budget: Arc::new(AtomicU64::new(u64::MAX)) };
+        let proxy =
+            Self { port, passed: Arc::default(), budget: Arc::new(AtomicU64::new(u64::MAX)), cut: Arc::default() };
         let (shared, target) = (proxy.clone(), target.to_owned());
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
@@ -47,6 +49,11 @@ impl Proxy {
         self.passed.swap(0, Ordering::SeqCst)
     }
 
+    /// Gives how many connections were cut because the bytes that were let pass are used up.
+    pub fn cut(&self) -> u64 {
+        self.cut.load(Ordering::SeqCst)
+    }
+
     fn serve(&self, client: &TcpStream, server: &TcpStream) {
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -61,7 +68,11 @@ impl Proxy {
                     .budget
                     .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| Some(left.saturating_sub(count as u64)));
                 let allowed = count.min(usize::try_from(taken.unwrap_or(0)).unwrap_or(usize::MAX));
-                if to.write_all(&buffer[..allowed]).is_err() || allowed < count {
+                if to.write_all(&buffer[..allowed]).is_err() {
+                    break;
+                }
+                if allowed < count {
+                    self.cut.fetch_add(1, Ordering::SeqCst);
                     break;
                 }
                 self.passed.fetch_add(allowed as u64, Ordering::SeqCst);

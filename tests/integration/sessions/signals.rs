@@ -1,9 +1,8 @@
 //! Signals to a client whose session has pipes.
 
 use std::os::unix::process::ExitStatusExt;
-use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use fs_err as fs;
 use nix::sys::signal::Signal;
 
@@ -54,11 +53,13 @@ fn signals_reach_the_command() -> CaseResult {
 
 fn a_second_signal_ends_the_client() -> CaseResult {
     let environment = Environment::lingering()?;
-    let script = "trap '' INT TERM; touch ready; while :; do date +%N > beat; sleep 0.02; done";
+    let script = "trap ': > got' INT TERM; touch ready; while :; do date +%N > beat; sleep 0.02; done";
+    let got = environment.project().join("got");
     for (first, second) in [(Signal::SIGINT, Signal::SIGINT), (Signal::SIGINT, Signal::SIGTERM)] {
         let mut running = ready(&environment, &environment.in_sandbox(script))?;
         running.signal(first)?;
-        std::thread::sleep(Duration::from_millis(300));
+        wait_until("the command has the signal", DEADLINE, || got.exists())?;
+        fs::remove_file(&got)?;
         ensure!(running.is_running()?, "one signal does not end the client");
         expect_beating(&environment, "beat")?;
         running.signal(second)?;
@@ -74,23 +75,30 @@ fn ignored_signals_stay_ignored() -> CaseResult {
     let script =
         "trap '' INT HUP; exec lazaret run -- sh -c 'touch ready; while [ ! -e go ]; do sleep 0.02; done; echo done'";
     let mut running = ready(&environment, &environment.host_script(script))?;
+    // What is ignored is dropped as it comes, and leaves nothing to wait for.
     for signal in [Signal::SIGINT, Signal::SIGHUP, Signal::SIGINT, Signal::SIGHUP] {
+        ensure!(is_ignored(running.pid(), signal)?, "the client handles {signal}, which it was told to ignore");
         running.signal(signal)?;
     }
-    std::thread::sleep(Duration::from_millis(300));
     ensure!(running.is_running()?, "the client ended by a signal that it was told to ignore");
     fs::write(environment.project().join("go"), "")?;
     running.wait(DEADLINE)?.ok()?.expect_stdout("done")?;
     Ok(())
 }
 
+/// Tells whether a process ignores a signal (proc_pid_status(5), SigIgn).
+fn is_ignored(pid: i32, signal: Signal) -> Result<bool> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).context("no SigIgn")?;
+    Ok(u64::from_str_radix(mask.trim(), 16)? & (1 << (signal as i32 - 1)) != 0)
+}
+
 fn a_stopped_client_goes_on() -> CaseResult {
     let environment = Environment::lingering()?;
     let running = ready(&environment, &environment.in_sandbox("touch ready; seq 1 1000000"))?;
     running.signal(Signal::SIGTSTP)?;
-    std::thread::sleep(Duration::from_millis(300));
-    let state = fs::read_to_string(format!("/proc/{}/stat", running.pid()))?;
-    ensure!(state.contains(") T "), "the client is not stopped: {state}");
+    let stat = format!("/proc/{}/stat", running.pid());
+    wait_until("the client is stopped", DEADLINE, || fs::read_to_string(&stat).is_ok_and(|s| s.contains(") T ")))?;
     // Others go on meanwhile.
     environment.in_sandbox("true").run()?.ok()?;
     running.signal(Signal::SIGCONT)?;

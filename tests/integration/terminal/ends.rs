@@ -100,6 +100,19 @@ fn down() -> CaseResult {
     environment.expect_nothing_left(Duration::from_secs(5))
 }
 
+/// Types a key and waits until the client has read it: keys that are read at once count as pasted.
+fn type_key(shell: &Shell, key: &str) -> Result<()> {
+    let account = format!("/proc/{}/io", shell.pid());
+    // What it receives from a socket is not counted (proc_pid_io(5), rchar).
+    let read = || -> Result<u64> {
+        let text = fs::read_to_string(&account)?;
+        Ok(text.lines().find_map(|line| line.strip_prefix("rchar: ")).context("no rchar")?.parse()?)
+    };
+    let before = read()?;
+    shell.send(key)?;
+    wait_until("the client reads the key", DEADLINE, || read().is_ok_and(|now| now > before))
+}
+
 fn the_escape_sequence() -> CaseResult {
     let environment = Environment::lingering()?;
     let mut shell = Shell::start(&environment)?;
@@ -108,18 +121,17 @@ fn the_escape_sequence() -> CaseResult {
     shell.prompt()?;
     ensure!(shell.shown()?.contains("\na~.b"), "{}", shell.contents());
     for key in ["~", "~", INTERRUPT] {
-        shell.send(key)?;
-        std::thread::sleep(Duration::from_millis(100));
+        type_key(&shell, key)?;
     }
     shell.wait_for("]> ~^C")?;
     // A paste is text, whatever is in it.
     shell.begin("cat > typed <<END\r~.\r~.\rEND")?;
     shell.prompt()?;
     ensure!(fs::read_to_string(environment.project().join("typed"))? == "~.\n~.\n", "what was pasted");
-    for key in [ENTER, "~", "."] {
-        shell.send(key)?;
-        std::thread::sleep(Duration::from_millis(100));
+    for key in [ENTER, "~"] {
+        type_key(&shell, key)?;
     }
+    shell.send(".")?;
     let code = shell.wait_exit(DEADLINE)?;
     ensure!(code == 125, "status {code}\n{}", shell.contents());
     ensure!(shell.contents().contains("ended by the escape sequence"), "{}", shell.contents());
