@@ -45,6 +45,12 @@ pub mod session;
 pub mod startup;
 pub mod workspace;
 
+/// The module below which the coordinator's actors are, for the log.
+const TREE: &str = module_path!();
+
+/// The modules that are an actor each, for the log.
+const ACTORS: &[&str] = &["coordinator", "publication", "registry", "runtime_link", "session"];
+
 /// Number of the bootstrap pair's descriptor in a coordinator.
 pub const BOOTSTRAP_FD: i32 = 3;
 

@@ -27,8 +27,8 @@ use crate::wire::lease::{CoordinatorOrder, SupervisorReport};
 /// Number of the lease's descriptor in the supervisor.
 pub const LEASE_FD: i32 = 3;
 
-/// Number of the log file's descriptor in the supervisor.
-pub const LOG_FD: i32 = 4;
+/// Number of the descriptor of the directory of log files in the supervisor.
+pub const LOGS_FD: i32 = 4;
 
 /// How long the supervisor may take to take everything down before it is killed.
 const TEAR_DOWN_DEADLINE: Duration = Duration::from_secs(5);
@@ -95,7 +95,7 @@ impl LinkState {
     fn spawn(&mut self, myself: &ActorRef<LinkMessage>, request: SpawnRequest) -> Result<ProcessIdentity, SpawnError> {
         let (ours, theirs) = seqpacket::pair().map_err(SpawnError::Lease)?;
         let lease = Arc::new(Lease::new(ours).map_err(SpawnError::Lease)?);
-        let log = crate::observe::open_log(&request.log)
+        let logs = crate::observe::directory(request.log.parent().unwrap_or(&request.log))
             .map_err(|source| SpawnError::Log { path: request.log.clone(), source })?;
         let title = format!("lazaret: supervisor {} {}", request.profile, request.domain);
         let mut env = vec![(OsString::from("PATH"), OsString::from(DEFAULT_PATH))];
@@ -104,9 +104,9 @@ impl LinkState {
         }
         let child = spawn_mapped(MappedCommand {
             executable: PathBuf::from("/proc/self/exe"),
-            argv: vec![title.into(), "__supervisor".into()],
+            argv: vec![title.into(), "__supervisor".into(), request.domain.to_string().into()],
             env,
-            fds: vec![(theirs, LEASE_FD), (log.into(), LOG_FD)],
+            fds: vec![(theirs, LEASE_FD), (logs, LOGS_FD)],
             mapping: request.mapping,
         })
         .map_err(SpawnError::Namespaces)?;
