@@ -4,6 +4,8 @@ SHELL := /bin/bash
 CARGO ?= cargo
 # Arguments for the test binaries, such as ARGS='doctor --nocapture'.
 ARGS ?=
+# What is tested can be made to fail at a given point; what is built for use can't.
+FAULTS := --features fault-injection
 
 .DEFAULT_GOAL := help
 .PHONY: help deps build install test check fmt fmt-check lint deny doc architecture unit integration demo bench clean
@@ -32,6 +34,7 @@ fmt-check:
 
 lint: ## run clippy on everything, warnings denied
 	$(CARGO) clippy --locked --all-targets -- -D warnings
+	$(CARGO) clippy --locked --all-targets $(FAULTS) -- -D warnings
 
 deny: ## check licences, banned crates and sources of dependencies
 	@scripts/cargo-deny.sh check --hide-inclusion-graph licenses bans sources
@@ -39,14 +42,14 @@ deny: ## check licences, banned crates and sources of dependencies
 doc: ## build the API documentation, warnings denied
 	RUSTDOCFLAGS='-D warnings -A rustdoc::private_intra_doc_links' $(CARGO) doc --locked --no-deps --document-private-items
 
-architecture: ## check the rules about the source tree
-	$(CARGO) test --locked --quiet --test architecture
+architecture: ## check the rules about the source tree, and what a plain build leaves out
+	$(CARGO) test --locked --quiet --test architecture --test features
 
 unit: ## run the unit tests
-	$(CARGO) test --locked --lib --bins $(ARGS)
+	$(CARGO) test --locked --lib --bins $(FAULTS) $(ARGS)
 
 integration: ## run the real binaries as an unprivileged user; best as root or with sudo
-	$(CARGO) test --locked --test integration -- $(ARGS)
+	$(CARGO) test --locked --test integration $(FAULTS) -- $(ARGS)
 
 demo: ## make an image and a project, and run a session in them that shows what it reaches
 	@scripts/demo.sh

@@ -19,6 +19,7 @@ pub mod actors;
 pub mod cli;
 pub mod core;
 pub mod domain;
+pub mod fault;
 pub mod guest;
 pub mod identity;
 pub mod observe;

@@ -17,6 +17,7 @@ use crate::domain::artifact::{ArtifactManifest, IdMapping, ImageSource, Platform
 use crate::domain::ids::{ArtifactId, DomainId, Generation, PreparationId};
 use crate::domain::layout::StorageRoot;
 use crate::domain::ownership::{PathIdentity, ProcessIdentity};
+use crate::fault;
 
 /// How long [`Catalog::open`] waits for the lock. Every holder keeps it for one short transaction.
 pub const LOCK_WAIT: Duration = Duration::from_secs(10);
@@ -181,6 +182,7 @@ impl Catalog {
             catalog::apply(&mut next, change)?;
         }
         if next != self.state {
+            let _around = fault::around(&changes);
             file::guard(&self.path, || self.commit(&next))?;
         }
         Ok(())

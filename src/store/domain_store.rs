@@ -12,6 +12,7 @@ use super::records::{
 };
 use crate::core::generation::{self, Change, GenerationDocument, Intent, Participant, Refusal, SessionRecord};
 use crate::domain::ids::DomainId;
+use crate::fault;
 
 /// Why a Domain Store can't be opened or changed.
 #[derive(Debug, thiserror::Error)]
@@ -96,6 +97,7 @@ impl DomainStore {
             });
         }
         if let Some(document) = next.filter(|document| self.document.as_ref() != Some(document)) {
+            let _around = fault::around(&requests);
             file::guard(&self.path, || self.commit(&document))?;
             self.document = Some(document);
         }

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use super::backend::KeepsSpace;
 use super::records::{META, RecordError, SCHEMA, SCHEMA_KEY};
+use crate::fault;
 
 /// How much of a store is kept in memory; a whole store is smaller.
 const CACHE_BYTES: usize = 1 << 20;
@@ -204,6 +205,7 @@ fn create(path: &Path, directory: &OwnedFd, name: &std::ffi::OsStr) -> Result<Da
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = openat(directory, &unfinished, flags, Mode::RUSR | Mode::WUSR).map_err(|e| open_error(path, e))?;
     let database = open_database(path, File::from(file))?;
+    let _around = fault::around(&"CreateStore");
     renameat(directory, &unfinished, directory, name).map_err(|errno| open_error(path, errno))?;
     fsync(directory).map_err(|errno| open_error(path, errno))?;
     Ok(database)
