@@ -21,6 +21,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use super::supervision::Failure;
 use crate::domain::ids::SessionId;
 
 /// What a Host Coordinator was started for.
@@ -116,6 +117,12 @@ pub enum Event {
     },
     /// What was left is removed, the lease released, the Domain recorded as clean.
     Released,
+}
+
+impl From<Failure> for Event {
+    fn from(Failure { causes, hints }: Failure) -> Self {
+        Self::Failed { causes, hints }
+    }
 }
 
 /// What to do. Effects of one step run in order.

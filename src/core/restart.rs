@@ -1,28 +1,25 @@
-//! What the end of a child means for a generation: one table, asked by every supervisor.
+//! What the unasked end of a child actor means: one table, asked by every parent of both trees.
+//!
+//! What the end of a *process* means is decided by [`super::lifecycle`] and [`super::supervision`], which
+//! also know what a failure means in which phase: in an ending generation it changes nothing.
 
-use super::lifecycle::{EndReason, Phase};
+use super::supervision::Failure;
 use crate::domain::ids::SessionId;
 
-/// How many times one supervisor restarts an actor before it gives up.
+/// How many times a parent starts a child again before it gives up.
 pub const RESTART_LIMIT: u32 = 3;
 
 /// A child that ended without being asked to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Child {
-    /// The Runtime Supervisor.
-    RuntimeSupervisor,
-    /// The connectivity helper.
-    Helper,
-    /// The attached runsc client.
-    Runsc,
-    /// The gVisor sentry.
-    Sentry,
-    /// A session's `runsc exec` client, or the actor that owns it.
+    /// The Runtime Supervisor's end of the lease.
+    Lease,
+    /// What carries one session, and nothing else.
     Session(SessionId),
-    /// An actor that only it holds what is durable or mounted: store writer, lease, runtime link, registry.
-    OwningActor(&'static str),
-    /// An actor without state of its own, such as an accept loop; the count is of its restarts so far.
-    StatelessActor(&'static str, u32),
+    /// What holds something that nobody else has, by name.
+    Owner(&'static str),
+    /// What holds nothing of its own, by name, and how many times it was started again so far.
+    Stateless(&'static str, u32),
 }
 
 /// What to do about it.
@@ -30,85 +27,67 @@ pub enum Child {
 pub enum Verdict {
     /// Start the child again.
     Restart,
-    /// End this session and no other.
-    EndSession(SessionId),
-    /// Take the generation down.
-    TearDown(EndReason),
-    /// It was going to end anyway.
-    Ignore,
+    /// End this session and no other; the text says why.
+    EndSession(SessionId, String),
+    /// Take the generation down in order.
+    TearDown(Failure),
+    /// End the process at once.
+    Exit,
 }
 
-/// Decides what the end of a child means in a phase; `how` says how it ended, for people.
-pub fn decide(child: Child, phase: Phase, how: &str) -> Verdict {
-    if matches!(phase, Phase::TearingDown | Phase::Releasing | Phase::Ended) {
-        // A session's end is still awaited there, everything else is ending by intent.
-        return match child {
-            Child::Session(session) if phase != Phase::Ended => Verdict::EndSession(session),
-            _ => Verdict::Ignore,
-        };
-    }
-    let (what, hint) = match child {
-        Child::Session(session) => return Verdict::EndSession(session),
-        Child::StatelessActor(_, restarts) if restarts < RESTART_LIMIT => return Verdict::Restart,
-        Child::RuntimeSupervisor => ("the Runtime Supervisor".to_owned(), LOOK_AT_LOGS),
-        Child::Helper => ("the connectivity helper slirp4netns".to_owned(), LOOK_AT_LOGS),
-        Child::Runsc => ("the attached runsc client".to_owned(), LOOK_AT_LOGS),
-        Child::Sentry => ("the gVisor sentry".to_owned(), LOOK_AT_LOGS),
-        Child::OwningActor(name) => (format!("the {name} of the Host Coordinator"), REPORT),
-        Child::StatelessActor(name, restarts) => {
-            (format!("the {name} of the Host Coordinator, after {restarts} restarts,"), REPORT)
+/// Decides what the end of a child means; `how` says how it ended, for people.
+pub fn decide(child: Child, how: &str) -> Verdict {
+    match child {
+        Child::Lease => Verdict::Exit,
+        Child::Session(session) => Verdict::EndSession(session, format!("the session's actor ended: {how}")),
+        Child::Stateless(_, restarts) if restarts < RESTART_LIMIT => Verdict::Restart,
+        Child::Owner(name) => Verdict::TearDown(loss(&format!("the {name} actor"), how)),
+        Child::Stateless(name, restarts) => {
+            Verdict::TearDown(loss(&format!("the {name} actor, started again {restarts} times,"), how))
         }
-    };
-    Verdict::TearDown(EndReason::Failed { causes: vec![format!("{what} ended: {how}")], hints: vec![hint.to_owned()] })
+    }
 }
 
-const LOOK_AT_LOGS: &str = "look at `lazaret logs` and run the command again";
+/// Gives what the loss of something that is not replaced amounts to.
+pub fn loss(what: &str, how: &str) -> Failure {
+    Failure { causes: vec![format!("{what} ended: {how}")], hints: vec![REPORT.to_owned()] }
+}
+
 const REPORT: &str = "this is a defect of Lazaret; `lazaret logs` has the details for a report";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const LIVE: [Phase; 6] =
-        [Phase::Recovering, Phase::Preparing, Phase::Beginning, Phase::Building, Phase::Publishing, Phase::Published];
-    const ENDING: [Phase; 3] = [Phase::TearingDown, Phase::Releasing, Phase::Ended];
-
     #[test]
-    fn what_the_sandbox_stands_on_ends_the_generation_once() {
-        let needed =
-            [Child::RuntimeSupervisor, Child::Helper, Child::Runsc, Child::Sentry, Child::OwningActor("store writer")];
-        for child in needed {
-            for phase in LIVE {
-                let Verdict::TearDown(EndReason::Failed { causes, hints }) =
-                    decide(child.clone(), phase, "killed by signal 9")
-                else {
-                    panic!("{child:?} in {phase:?} must end the generation");
-                };
-                assert!(causes[0].ends_with("ended: killed by signal 9"), "{causes:?}");
-                assert_eq!(hints.len(), 1);
-            }
-            for phase in ENDING {
-                assert_eq!(decide(child.clone(), phase, "x"), Verdict::Ignore, "{child:?} in {phase:?}");
-            }
-        }
+    fn the_loss_of_an_owner_ends_the_generation_and_says_whose_it_was() {
+        let Verdict::TearDown(failure) = decide(Child::Owner("registry"), "it panicked") else {
+            panic!("an owner can't be replaced");
+        };
+        assert_eq!(failure.causes, ["the registry actor ended: it panicked"]);
+        assert_eq!(failure.hints, [REPORT]);
     }
 
     #[test]
     fn a_session_s_loss_ends_that_session_alone() {
         let session = SessionId::mint();
-        for phase in LIVE.into_iter().chain([Phase::TearingDown, Phase::Releasing]) {
-            assert_eq!(decide(Child::Session(session.clone()), phase, "x"), Verdict::EndSession(session.clone()));
-        }
-        assert_eq!(decide(Child::Session(session), Phase::Ended, "x"), Verdict::Ignore);
+        let verdict = decide(Child::Session(session.clone()), "killed");
+        assert_eq!(verdict, Verdict::EndSession(session, "the session's actor ended: killed".into()));
+    }
+
+    #[test]
+    fn without_a_lease_there_is_nothing_to_put_in_order() {
+        assert_eq!(decide(Child::Lease, "killed"), Verdict::Exit);
     }
 
     #[test]
     fn a_stateless_actor_is_restarted_a_bounded_number_of_times() {
         for restarts in 0..RESTART_LIMIT {
-            let verdict = decide(Child::StatelessActor("listener", restarts), Phase::Published, "panicked");
-            assert_eq!(verdict, Verdict::Restart);
+            assert_eq!(decide(Child::Stateless("publisher", restarts), "x"), Verdict::Restart);
         }
-        let verdict = decide(Child::StatelessActor("listener", RESTART_LIMIT), Phase::Published, "panicked");
-        assert!(matches!(verdict, Verdict::TearDown(_)));
+        let Verdict::TearDown(failure) = decide(Child::Stateless("publisher", RESTART_LIMIT), "x") else {
+            panic!("it is not restarted for ever");
+        };
+        assert_eq!(failure.causes, ["the publisher actor, started again 3 times, ended: x"]);
     }
 }

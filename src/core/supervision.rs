@@ -167,6 +167,7 @@ impl Phase {
                 Self::Building(Built::default()),
                 vec![Effect::StartBuildDeadline, Effect::StartHelper, Effect::PrepareNamespace, Effect::StageMounts],
             ),
+            (Self::Waiting, Event::Failed(failure)) => Self::tear_down(vec![Effect::ReportBuildFailed(failure)]),
             (Self::Building(built), event) => Self::build(built, event),
             (Self::Starting, Event::SandboxCreated) => (self, vec![Effect::Announce]),
             (Self::Starting, Event::ProbePassed) => (Self::Serving, vec![Effect::StopDeadline, Effect::Announce]),
@@ -349,6 +350,13 @@ mod tests {
                 Effect::Exit,
             ]
         );
+    }
+
+    #[test]
+    fn what_fails_before_the_order_fails_the_build() {
+        let (phase, effects) = Phase::Waiting.step(Event::Failed(failure()));
+        assert!(matches!(phase, Phase::TearingDown(_)));
+        assert_eq!(effects[0], Effect::ReportBuildFailed(failure()));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, OsString};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::process::Stdio;
 
@@ -138,6 +138,30 @@ pub fn kill(pidfd: impl AsFd) -> io::Result<()> {
     match rustix::process::pidfd_send_signal(pidfd, Signal::KILL) {
         Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// A process that is killed when this is dropped; one that has ended by then is not hit.
+#[derive(Debug)]
+pub struct KilledOnDrop(OwnedFd);
+
+impl KilledOnDrop {
+    /// Takes the process's pidfd.
+    pub fn new(pidfd: OwnedFd) -> Self {
+        Self(pidfd)
+    }
+}
+
+impl AsFd for KilledOnDrop {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Drop for KilledOnDrop {
+    fn drop(&mut self) {
+        // Only a process that we may not signal is left, and there is nobody to tell.
+        let _ = kill(&self.0);
     }
 }
 

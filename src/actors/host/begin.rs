@@ -12,7 +12,6 @@ use crate::domain::artifact::ArtifactManifest;
 use crate::domain::ids::{CoordinatorId, DomainId, SandboxId, SidecarId};
 use crate::domain::profile::Profile;
 use crate::domain::workspace::Workspace;
-use crate::observe;
 use crate::policy::derive;
 use crate::store::writer::WriteError;
 use crate::sys::private;
@@ -59,7 +58,6 @@ pub async fn begin(beginning: Beginning, store: &Records) -> Result<GenerationCo
     let leader = own_identity().map_err(BeginError::Identity)?;
     let document = store.document().await?;
     let generation = next_generation(document.as_deref());
-    observe::serves(generation);
     let identity = GenerationIdentity {
         domain,
         profile: profile.name.clone(),

@@ -1,8 +1,8 @@
 //! The root actor of the Host Coordinator: carries out what [`crate::core::lifecycle`] decides.
 //!
 //! Role: leads one Domain generation. Parent: none, the process ends with it. Children: the store
-//! writer, the runtime link, the registry and the publisher; each holds something that nobody else
-//! has, so the loss of any of them takes the generation down in order ([`crate::core::restart`]).
+//! writer, the runtime link and the registry; each holds something that nobody else has, so its loss
+//! takes the generation down in order. The publisher holds nothing and is started again ([`crate::core::restart`]).
 
 mod effects;
 
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::concurrency::JoinHandle;
-use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
+use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use super::begin::{self, Beginning};
 use super::evidence;
@@ -19,18 +19,21 @@ use super::generation::{GenerationContext, Places};
 use super::messages::{HostMessage, LinkMessage, RegistryMessage, SpawnRequest};
 use super::preparation::PrepareRequest;
 use super::preparing::Preparing;
-use super::publication::{self, Publisher, PublisherArguments};
+use super::publication::{self, Publisher, PublisherArguments, PublisherMessage};
 use super::reclaim;
 use super::records::Records;
 use super::registry::{Registry, RegistryArguments};
 use super::runtime_link::RuntimeLink;
 use super::startup::Startup;
-use super::{causes_of, lease, plan};
+use super::{causes_of, lease, plan, task};
+use crate::actors::{ended, spawn};
 use crate::core::generation::{Change, Ownership, Participant};
 use crate::core::lifecycle::{Effect, EndReason, Event, Lifecycle, Phase, Purpose, step};
+use crate::core::restart::{Child, Verdict, decide};
 use crate::domain::artifact::ArtifactManifest;
 use crate::domain::ids::DomainId;
 use crate::domain::session::SessionEnd;
+use crate::fault;
 use crate::identity::channel::{Face, ServerChannel};
 use crate::store::DomainStore;
 use crate::store::writer::StoreWriter;
@@ -73,7 +76,9 @@ pub struct CoordinatorState {
     generation: Option<Arc<GenerationContext>>,
     link: ActorRef<LinkMessage>,
     registry: Option<ActorRef<RegistryMessage>>,
-    publisher: Option<ActorRef<()>>,
+    publisher: Option<ActorRef<PublisherMessage>>,
+    /// What a publisher is made of, and how many times one was started again, while the generation is published.
+    published: Option<(PublisherArguments, u32)>,
     face: Option<Arc<Face>>,
     preparing: Option<Preparing>,
     /// Tasks that make something which a release must not overtake.
@@ -97,8 +102,8 @@ impl Actor for Coordinator {
     ) -> Result<CoordinatorState, ActorProcessingErr> {
         let CoordinatorArguments { domain, start, places, store, bootstrap, status } = arguments;
         let startup = Startup::new(bootstrap, Some(places.runtime.startup()), myself.clone());
-        let (link, _) = Actor::spawn_linked(None, RuntimeLink, myself.clone(), myself.get_cell()).await?;
-        let (writer, _) = Actor::spawn_linked(None, StoreWriter, store, myself.get_cell()).await?;
+        let link = spawn(&myself, RuntimeLink, myself.clone()).await?;
+        let writer = spawn(&myself, StoreWriter, store).await?;
         let store = Records::new(writer);
         let purpose = match start.mode {
             StartMode::Serve => Purpose::Serve,
@@ -118,6 +123,7 @@ impl Actor for Coordinator {
             link,
             registry: None,
             publisher: None,
+            published: None,
             face: None,
             preparing: None,
             making: Vec::new(),
@@ -153,9 +159,7 @@ impl Actor for Coordinator {
             }
             HostMessage::Report(report) => state.report(&myself, report).await,
             HostMessage::SupervisorEnded(how) => {
-                if let Some(registry) = &state.registry {
-                    registry.cast(RegistryMessage::SupervisorGone(how.clone())).ok();
-                }
+                state.tell_registry(RegistryMessage::SupervisorGone(how.clone()));
                 state.advance(&myself, Event::SupervisorEnded { how }).await;
             }
             HostMessage::PublicationReady(listener, face) => state.open(&myself, listener, face).await?,
@@ -170,26 +174,16 @@ impl Actor for Coordinator {
         event: SupervisionEvent,
         state: &mut CoordinatorState,
     ) -> Result<(), ActorProcessingErr> {
-        let (child, how) = match event {
-            SupervisionEvent::ActorFailed(child, error) => (child, error.to_string()),
-            SupervisionEvent::ActorTerminated(child, ..) => (child, "it stopped".to_owned()),
-            _ => return Ok(()),
-        };
-        let id = child.get_id();
-        let name = if id == state.link.get_id() {
-            "runtime link"
-        } else if state.registry.as_ref().is_some_and(|registry| registry.get_id() == id) {
-            "registry"
-        } else if state.publisher.as_ref().is_some_and(|publisher| publisher.get_id() == id) {
-            "publisher"
-        } else {
-            "store writer"
-        };
-        use crate::core::restart::{Child, Verdict, decide};
-        if let Verdict::TearDown(EndReason::Failed { causes, hints }) =
-            decide(Child::OwningActor(name), state.life.phase, &how)
-        {
-            state.advance(&myself, Event::Failed { causes, hints }).await;
+        let Some((id, how)) = ended(event) else { return Ok(()) };
+        let Some(child) = state.child(id) else { return Ok(()) };
+        tracing::error!(?child, how, "an actor ended");
+        match decide(child, &how) {
+            Verdict::TearDown(failure) => {
+                state.advance(&myself, failure.into()).await;
+                state.let_go_of_sessions(&myself, id).await;
+            }
+            Verdict::Restart => state.publish_again(&myself).await?,
+            Verdict::EndSession(..) | Verdict::Exit => {}
         }
         Ok(())
     }
@@ -208,6 +202,7 @@ impl CoordinatorState {
     }
 
     async fn run(&mut self, myself: &ActorRef<HostMessage>, effect: Effect) {
+        let _around = fault::around(&effect);
         match effect {
             Effect::Recover => self.recover(myself, Event::Recovered),
             Effect::Prepare => self.prepare(myself),
@@ -236,9 +231,7 @@ impl CoordinatorState {
             }
             Effect::Unpublish => self.unpublish(),
             Effect::EndSessions(reason) => {
-                if let Some(registry) = &self.registry {
-                    registry.cast(RegistryMessage::EndAll(session_end(&reason))).ok();
-                }
+                self.tell_registry(RegistryMessage::EndAll(session_end(&reason)));
             }
             Effect::TearDown => {
                 self.link.cast(LinkMessage::TearDown).ok();
@@ -323,14 +316,51 @@ impl CoordinatorState {
             store: self.store.clone(),
             coordinator: myself.clone(),
         };
-        let (registry, _) = Actor::spawn_linked(None, Registry, arguments, myself.get_cell()).await?;
-        let arguments = PublisherArguments { listener, face: face.clone(), registry: registry.clone() };
-        let (publisher, _) = Actor::spawn_linked(None, Publisher, arguments, myself.get_cell()).await?;
+        let registry = spawn(myself, Registry, arguments).await?;
+        let arguments =
+            PublisherArguments { listener: listener.into(), face: face.clone(), registry: registry.clone() };
+        self.publisher = Some(spawn(myself, Publisher, arguments.clone()).await?);
+        self.published = Some((arguments, 0));
         self.registry = Some(registry);
-        self.publisher = Some(publisher);
         self.face = Some(face);
         self.advance(myself, Event::PublicationOpen).await;
         Ok(())
+    }
+
+    /// Tells which child an actor is, unless it was asked to end.
+    fn child(&self, id: ActorId) -> Option<Child> {
+        if let (Some(publisher), Some((_, restarts))) = (&self.publisher, &self.published)
+            && publisher.get_id() == id
+        {
+            return Some(Child::Stateless("publisher", *restarts));
+        }
+        let name = if id == self.link.get_id() {
+            "runtime link"
+        } else if self.registry.as_ref().is_some_and(|registry| registry.get_id() == id) {
+            "registry"
+        } else if id == self.store.writer() {
+            "store writer"
+        } else {
+            return None;
+        };
+        (self.life.phase != Phase::Ended).then_some(Child::Owner(name))
+    }
+
+    async fn publish_again(&mut self, myself: &ActorRef<HostMessage>) -> Result<(), ActorProcessingErr> {
+        if let Some((arguments, restarts)) = &mut self.published {
+            *restarts += 1;
+            self.publisher = Some(spawn(myself, Publisher, arguments.clone()).await?);
+        }
+        Ok(())
+    }
+
+    /// Counts every session as closed when the registry is lost: they ended with it, and it can't say so.
+    async fn let_go_of_sessions(&mut self, myself: &ActorRef<HostMessage>, lost: ActorId) {
+        if self.registry.as_ref().is_some_and(|registry| registry.get_id() == lost) {
+            for session in self.life.sessions.clone() {
+                self.advance(myself, Event::SessionClosed(session)).await;
+            }
+        }
     }
 
     fn tell_registry(&self, message: RegistryMessage) {

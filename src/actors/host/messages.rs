@@ -95,7 +95,7 @@ pub enum LinkMessage {
     /// The time for the teardown is over.
     TearDownOverdue,
     /// The supervisor's process ended.
-    Exited(String),
+    Exited,
 }
 
 /// What the supervisor is spawned with.

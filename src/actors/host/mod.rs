@@ -4,10 +4,13 @@
 //! Coordinator                carries out core::lifecycle; the process ends with it
 //! ├── StoreWriter            the only opener of the Domain Store; its loss ends the generation
 //! ├── RuntimeLink            the lifetime lease and the supervisor process; its loss ends both
-//! ├── Registry               live Client Sessions; its loss ends the generation
+//! ├── Registry               live Client Sessions; its loss ends them and the generation
 //! │   └── Session …          one each: PTY master or pipes, the client's channel; a loss ends that session
-//! └── Publisher              the listening socket; its loss ends the generation
+//! └── Publisher              accepts on the listening socket; started again, a few times
 //! ```
+//!
+//! Steps of the generation's life that take long (recovery, preparation, beginning, lease, publication)
+//! are tasks beside the coordinator's mailbox; the loss of one ends the generation.
 //!
 //! It runs on one thread: every child process is spawned by the thread that lives as long as the
 //! process, which is what PR_SET_PDEATHSIG is about (prctl(2)).
@@ -20,10 +23,10 @@ use ractor::Actor;
 
 use self::coordinator::{Coordinator, CoordinatorArguments};
 use self::election::{Elected, elect};
-use crate::sys;
 use crate::sys::seqpacket::Lease;
 use crate::wire::bootstrap::{BootstrapMessage, StartOutcome};
 use crate::wire::frame;
+use crate::{fault, sys};
 
 pub mod begin;
 pub mod coordinator;
@@ -43,13 +46,8 @@ pub mod registry;
 pub mod runtime_link;
 pub mod session;
 pub mod startup;
+pub mod task;
 pub mod workspace;
-
-/// The module below which the coordinator's actors are, for the log.
-const TREE: &str = module_path!();
-
-/// The modules that are an actor each, for the log.
-const ACTORS: &[&str] = &["coordinator", "publication", "registry", "runtime_link", "session"];
 
 /// Number of the bootstrap pair's descriptor in a coordinator.
 pub const BOOTSTRAP_FD: i32 = 3;
@@ -112,7 +110,7 @@ async fn serve(elected: Elected, pair: Arc<Lease>) -> ExitCode {
     let Elected { domain, start, places, store, lock } = elected;
     let status = Arc::new(Mutex::new(ExitCode::FAILURE));
     let arguments = CoordinatorArguments { domain, start, places, store, bootstrap: pair, status: status.clone() };
-    match Actor::spawn(None, Coordinator, arguments).await {
+    match Actor::spawn(None, fault::actor(Coordinator), arguments).await {
         Ok((_, ended)) => {
             ended.await.ok();
         }

@@ -3,10 +3,10 @@
 use ractor::ActorRef;
 use tokio::task::JoinHandle;
 
-use super::causes_of;
 use super::messages::HostMessage;
 use super::preparation::{self, PrepareRequest};
 use super::startup::Startup;
+use super::{causes_of, task};
 use crate::core::lifecycle::Event;
 use crate::domain::layout::StorageRoot;
 
@@ -19,14 +19,13 @@ pub struct Preparing {
 
 impl Preparing {
     /// Begins it.
-    pub fn begin(request: PrepareRequest, startup: Startup, coordinator: ActorRef<HostMessage>) -> Self {
+    pub fn begin(request: PrepareRequest, startup: Startup, coordinator: &ActorRef<HostMessage>) -> Self {
         let storage = request.storage.clone();
-        let task = tokio::spawn(async move {
-            let message = match preparation::prepare(&request, &|progress| startup.progress(progress)).await {
+        let task = task::begin(coordinator, "preparation", async move {
+            match preparation::prepare(&request, &|progress| startup.progress(progress)).await {
                 Ok(manifest) => HostMessage::Prepared(Box::new(manifest)),
                 Err(error) => HostMessage::Event(Event::Failed { causes: causes_of(&error), hints: error.hints() }),
-            };
-            coordinator.cast(message).ok();
+            }
         });
         Self { task, storage }
     }

@@ -1,8 +1,9 @@
 //! The Host Coordinator's socket while a generation is published.
 //!
-//! Role: owns the listening socket and the publication record. Parent: the coordinator. Children: none;
-//! each connection is authenticated in a task of its own, so that a slow or hostile peer delays nobody.
-//! If this actor fails, nobody can join any more and the coordinator takes the generation down.
+//! Role: accepts who joins. Parent: the coordinator, which keeps the socket and the publication record.
+//! Children: none, but a task that accepts; each connection is authenticated in a task of its own, so
+//! that a slow or hostile peer delays nobody. If this actor ends, connections queue up in the kernel until
+//! the coordinator has started it again; when that has not helped a few times, the generation is taken down.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,13 +13,15 @@ use std::time::Duration;
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::net::UnixListener;
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::task::AbortHandle;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::generation::GenerationContext;
 use super::messages::RegistryMessage;
 use super::reclaim::owned_identity;
 use super::records::Records;
 use crate::core::generation::{Change, Ownership, Participant};
+use crate::fault;
 use crate::identity::anchor::{AnchorError, TrustAnchor};
 use crate::identity::channel::{self, Face};
 use crate::identity::tls::TlsError;
@@ -88,43 +91,55 @@ pub async fn publish(
 }
 
 /// What the publisher is made of.
+#[derive(Clone)]
 pub struct PublisherArguments {
     /// The bound socket.
-    pub listener: UnixListener,
+    pub listener: Arc<UnixListener>,
     /// What clients are shown.
     pub face: Arc<Face>,
     /// Who takes authenticated connections.
     pub registry: ActorRef<RegistryMessage>,
 }
 
-/// The publisher actor; it is told nothing, only started and stopped.
+/// What the publisher is told.
+pub enum PublisherMessage {
+    /// By the task that accepts: it ended, for this reason.
+    Stuck(String),
+}
+
+/// The publisher actor.
 pub struct Publisher;
 
 impl Actor for Publisher {
-    type Msg = ();
-    type State = JoinHandle<()>;
+    type Msg = PublisherMessage;
+    type State = AbortOnDropHandle<()>;
     type Arguments = PublisherArguments;
 
     async fn pre_start(
         &self,
-        myself: ActorRef<()>,
+        myself: ActorRef<PublisherMessage>,
         arguments: Self::Arguments,
     ) -> Result<Self::State, ActorProcessingErr> {
-        Ok(tokio::spawn(async move {
-            if let Err(error) = accept(arguments).await {
-                tracing::error!(%error, "the socket accepts nobody any more");
-                myself.kill();
-            }
-        }))
+        let accepting = AbortOnDropHandle::new(tokio::spawn(accept(arguments)));
+        Ok(AbortOnDropHandle::new(tokio::spawn(async move {
+            let why = accepting.await.map_or_else(|panic| panic.to_string(), |error| error.to_string());
+            myself.cast(PublisherMessage::Stuck(why)).ok();
+        })))
     }
 
-    async fn post_stop(&self, _: ActorRef<()>, accepting: &mut Self::State) -> Result<(), ActorProcessingErr> {
-        accepting.abort();
-        Ok(())
+    async fn handle(
+        &self,
+        _: ActorRef<PublisherMessage>,
+        PublisherMessage::Stuck(why): PublisherMessage,
+        _: &mut Self::State,
+    ) -> Result<(), ActorProcessingErr> {
+        Err(why.into())
     }
 }
 
-async fn accept(PublisherArguments { listener, face, registry }: PublisherArguments) -> io::Result<()> {
+/// Accepts until the socket gives an error that does not pass.
+async fn accept(PublisherArguments { listener, face, registry }: PublisherArguments) -> io::Error {
+    fault::task("accept");
     let mut greetings: VecDeque<AbortHandle> = VecDeque::new();
     loop {
         let stream = match listener.accept().await {
@@ -136,7 +151,7 @@ async fn accept(PublisherArguments { listener, face, registry }: PublisherArgume
                 tokio::time::sleep(SHORTAGE).await;
                 continue;
             }
-            Err(error) => return Err(error),
+            Err(error) => return error,
         };
         greetings.retain(|greeting| !greeting.is_finished());
         if greetings.len() >= GREETINGS

@@ -12,6 +12,7 @@ use crate::core::recovery::{Inquiry, Observed, RecoveryEffect, RecoveryRefusal, 
 use crate::domain::artifact::IdMapping;
 use crate::domain::layout::StorageRoot;
 use crate::domain::ownership::{PathIdentity, ProcessIdentity};
+use crate::fault;
 use crate::store::writer::WriteError;
 use crate::store::{Catalog, CatalogError, sighting};
 use crate::sys::errand::{self, ErrandError};
@@ -122,6 +123,7 @@ async fn observe(document: &GenerationDocument, storage: &StorageRoot) -> Result
 }
 
 async fn carry_out(effect: RecoveryEffect, store: &Records, storage: &StorageRoot) -> Result<(), ReclaimError> {
+    let _around = fault::around(&effect);
     match effect {
         RecoveryEffect::Record(changes) => {
             store.apply(changes).await?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ractor::concurrency::oneshot;
-use ractor::{ActorRef, RpcReplyPort};
+use ractor::{ActorId, ActorRef, RpcReplyPort};
 
 use crate::core::generation::{Change, GenerationDocument};
 use crate::store::writer::{APPLY_TIMEOUT, StoreWriterMessage, WriteError, WriteReply, apply};
@@ -21,6 +21,11 @@ impl Records {
     /// Takes the writer.
     pub fn new(writer: ActorRef<StoreWriterMessage>) -> Self {
         Self(writer)
+    }
+
+    /// Gives the writer's id.
+    pub fn writer(&self) -> ActorId {
+        self.0.get_id()
     }
 
     /// Applies changes, all or none, and returns when they are durable.

@@ -15,9 +15,11 @@ use super::generation::GenerationContext;
 use super::messages::{HostMessage, LinkMessage, RegistryMessage, SessionMessage};
 use super::records::Records;
 use super::session::{Session, SessionArguments, open};
+use crate::actors::{self, ended};
 use crate::core::admission::{Inadmissible, admit};
 use crate::core::generation::{Change, SessionProcess, SessionRecord};
 use crate::core::lifecycle::Event;
+use crate::core::restart::{Child, Verdict, decide};
 use crate::core::session::SessionEvent;
 use crate::domain::escaped::escape;
 use crate::domain::ids::{ClientCliId, ConfigFingerprint, SessionId};
@@ -127,12 +129,13 @@ impl Actor for Registry {
         event: SupervisionEvent,
         state: &mut RegistryState,
     ) -> Result<(), ActorProcessingErr> {
-        let SupervisionEvent::ActorFailed(actor, error) = event else { return Ok(()) };
-        let failed = state.sessions.iter().find(|(_, live)| live.actor.get_id() == actor.get_id());
-        if let Some(session) = failed.map(|(session, _)| session.clone()) {
-            tracing::error!(%session, %error, "a session actor failed; its processes are killed");
+        let Some((actor, how)) = ended(event) else { return Ok(()) };
+        let unasked = state.sessions.iter().find(|(_, live)| live.actor.get_id() == actor);
+        let Some(session) = unasked.map(|(session, _)| session.clone()) else { return Ok(()) };
+        if let Verdict::EndSession(session, why) = decide(Child::Session(session), &how) {
+            tracing::error!(%session, why, "its processes are killed");
             let order = CoordinatorOrder::KillSession { session: session.clone() };
-            state.arguments.link.cast(LinkMessage::Order(order, Vec::new()))?;
+            state.arguments.link.cast(LinkMessage::Order(order, Vec::new())).ok();
             state.closed(session).await?;
         }
         Ok(())
@@ -234,8 +237,7 @@ impl RegistryState {
             link: self.arguments.link.clone(),
             registry: myself.clone(),
         };
-        let (actor, _) = Actor::spawn_linked(None, Session, arguments, myself.get_cell()).await?;
-        Ok(actor)
+        Ok(actors::spawn(myself, Session, arguments).await?)
     }
 
     async fn started(&mut self, session: SessionId, exec: InnerProcess, guest_pid: i32) {
@@ -249,9 +251,9 @@ impl RegistryState {
     }
 
     async fn closed(&mut self, session: SessionId) -> Result<(), ActorProcessingErr> {
-        if self.sessions.remove(&session).is_none() {
-            return Ok(());
-        }
+        let Some(live) = self.sessions.remove(&session) else { return Ok(()) };
+        // It does not stop by itself, as the event of its end would overtake its last message.
+        live.actor.stop(None);
         tracing::info!(%session, "session closed");
         if let Err(error) = self.arguments.store.apply(vec![Change::EndSession(session.clone())]).await {
             tracing::error!(%session, error = &error as &dyn std::error::Error, "a session's end can't be recorded");

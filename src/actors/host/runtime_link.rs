@@ -1,9 +1,9 @@
 //! The lifetime lease to the Runtime Supervisor.
 //!
 //! Role: owns the supervisor process and the coordinator's end of the lease. Parent: the coordinator.
-//! Children: none; one task reads reports and one waits for the process. The supervisor's end is
-//! reported to the coordinator, which takes the generation down. If this actor fails, the lease closes
-//! and the supervisor ends with everything it owns.
+//! Children: none; one task reads reports, and one waits for the process and reports its end to the
+//! coordinator, also when this actor is gone. If this actor ends, the supervisor is killed, and everything
+//! that it owns ends with it.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,17 +18,19 @@ use super::messages::{HostMessage, LinkMessage, SpawnError, SpawnRequest};
 use crate::core::lifecycle::Event;
 use crate::domain::ownership::ProcessIdentity;
 use crate::domain::runtime::DEFAULT_PATH;
+use crate::fault;
 use crate::sys::namespaces::{MappedChild, MappedCommand, spawn_mapped};
+use crate::sys::process::KilledOnDrop;
+use crate::sys::procfs;
 use crate::sys::seqpacket::{self, Lease};
-use crate::sys::{process, procfs};
 use crate::wire::frame;
 use crate::wire::lease::{CoordinatorOrder, SupervisorReport};
 
 /// Number of the lease's descriptor in the supervisor.
 pub const LEASE_FD: i32 = 3;
 
-/// Number of the descriptor of the directory of log files in the supervisor.
-pub const LOGS_FD: i32 = 4;
+/// Number of the log file's descriptor in the supervisor.
+pub const LOG_FD: i32 = 4;
 
 /// How long the supervisor may take to take everything down before it is killed.
 const TEAR_DOWN_DEADLINE: Duration = Duration::from_secs(5);
@@ -40,7 +42,7 @@ const ORDERS: usize = 256;
 pub struct LinkState {
     coordinator: ActorRef<HostMessage>,
     orders: Option<mpsc::Sender<(CoordinatorOrder, Vec<OwnedFd>)>>,
-    supervisor: Option<OwnedFd>,
+    supervisor: Option<KilledOnDrop>,
 }
 
 /// The link actor.
@@ -76,15 +78,13 @@ impl Actor for RuntimeLink {
                 myself.send_after(TEAR_DOWN_DEADLINE, || LinkMessage::TearDownOverdue);
             }
             LinkMessage::TearDownOverdue => {
-                if let Some(supervisor) = &state.supervisor {
+                if state.supervisor.take().is_some() {
                     tracing::error!("the supervisor did not end in time and is killed");
-                    process::kill(supervisor).ok();
                 }
             }
-            LinkMessage::Exited(how) => {
+            LinkMessage::Exited => {
                 state.supervisor = None;
                 state.orders = None;
-                state.coordinator.cast(HostMessage::SupervisorEnded(how))?;
             }
         }
         Ok(())
@@ -95,18 +95,19 @@ impl LinkState {
     fn spawn(&mut self, myself: &ActorRef<LinkMessage>, request: SpawnRequest) -> Result<ProcessIdentity, SpawnError> {
         let (ours, theirs) = seqpacket::pair().map_err(SpawnError::Lease)?;
         let lease = Arc::new(Lease::new(ours).map_err(SpawnError::Lease)?);
-        let logs = crate::observe::directory(request.log.parent().unwrap_or(&request.log))
+        let log = crate::observe::open_log(&request.log)
             .map_err(|source| SpawnError::Log { path: request.log.clone(), source })?;
         let title = format!("lazaret: supervisor {} {}", request.profile, request.domain);
         let mut env = vec![(OsString::from("PATH"), OsString::from(DEFAULT_PATH))];
         if let Some(filter) = std::env::var_os("LAZARET_LOG") {
             env.push(("LAZARET_LOG".into(), filter));
         }
+        env.extend(fault::handed_on());
         let child = spawn_mapped(MappedCommand {
             executable: PathBuf::from("/proc/self/exe"),
-            argv: vec![title.into(), "__supervisor".into(), request.domain.to_string().into()],
+            argv: vec![title.into(), "__supervisor".into()],
             env,
-            fds: vec![(theirs, LEASE_FD), (logs, LOGS_FD)],
+            fds: vec![(theirs, LEASE_FD), (log.into(), LOG_FD)],
             mapping: request.mapping,
         })
         .map_err(SpawnError::Namespaces)?;
@@ -115,9 +116,9 @@ impl LinkState {
         let (orders, queue) = mpsc::channel(ORDERS);
         tokio::spawn(send_orders(lease.clone(), queue, self.coordinator.clone()));
         let reading = tokio::spawn(read_reports(lease, self.coordinator.clone()));
-        tokio::spawn(await_exit(child, reading, myself.clone()));
+        tokio::spawn(await_exit(child, reading, myself.clone(), self.coordinator.clone()));
         self.orders = Some(orders);
-        self.supervisor = Some(pidfd);
+        self.supervisor = Some(KilledOnDrop::new(pidfd));
         Ok(identity)
     }
 
@@ -173,11 +174,17 @@ async fn read_reports(lease: Arc<Lease>, coordinator: ActorRef<HostMessage>) {
 }
 
 /// Reports the exit after every report that preceded it.
-async fn await_exit(mut child: MappedChild, reading: tokio::task::JoinHandle<()>, link: ActorRef<LinkMessage>) {
+async fn await_exit(
+    mut child: MappedChild,
+    reading: tokio::task::JoinHandle<()>,
+    link: ActorRef<LinkMessage>,
+    coordinator: ActorRef<HostMessage>,
+) {
     let how = match child.wait().await {
         Ok(status) => status.to_string(),
         Err(error) => format!("its status is unknown: {error}"),
     };
     tokio::time::timeout(Duration::from_secs(1), reading).await.ok();
-    link.cast(LinkMessage::Exited(how)).ok();
+    link.cast(LinkMessage::Exited).ok();
+    coordinator.cast(HostMessage::SupervisorEnded(how)).ok();
 }

@@ -8,6 +8,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::core::supervision::Event;
 use crate::domain::ids::SessionId;
+use crate::fault;
 use crate::wire::lease::{CoordinatorOrder, ExecOutcome, InnerProcess, SupervisorReport};
 
 /// What the supervisor is told.
@@ -54,6 +55,6 @@ pub(super) async fn spawn<A: Actor>(
     actor: A,
     arguments: A::Arguments,
 ) -> Result<ActorRef<A::Msg>, SpawnErr> {
-    let (child, _) = Actor::spawn_linked(None, actor, arguments, parent.get_cell()).await?;
+    let (child, _) = Actor::spawn_linked(None, fault::effector(actor), arguments, parent.get_cell()).await?;
     Ok(child)
 }

@@ -1,16 +1,16 @@
 //! The Runtime Supervisor: process 1 of a Domain generation's own namespaces.
 //!
 //! It starts as the coordinator's child with a user, pid and mount namespace of its own, as user 0 there,
-//! with the lifetime lease as descriptor 3 and the directory of its log as descriptor 4. It decides nothing about what is
+//! with the lifetime lease as descriptor 3 and its log as descriptor 4. It decides nothing about what is
 //! granted: the plan says all of it.
 //!
 //! ```text
-//! supervisor ─┬─ lease      orders in, reports out
-//!             ├─ helper     slirp4netns
-//!             ├─ network    policy and attestation
-//!             ├─ mounts     root, State Anchors, workspace, volumes
-//!             ├─ runsc      the sandbox
-//!             └─ exec ×n    one session each
+//! Supervisor ─┬─ LeaseLink  orders in, reports out; its loss ends the process
+//!             ├─ Helper     slirp4netns; its loss, and that of the next three, ends the generation
+//!             ├─ Network    policy and attestation
+//!             ├─ Mounts     root, State Anchors, workspace, volumes
+//!             ├─ Runsc      the sandbox
+//!             └─ Exec ×n    one session each; its loss ends that session
 //! ```
 //!
 //! None is restarted (see [`supervisor`]): a generation is whole or it is taken down. Everything runs
@@ -38,29 +38,26 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use ractor::Actor;
-use tracing::{debug, error, info, warn};
+use tracing::{error, info, warn};
 
 use self::supervisor::{Supervisor, SupervisorArguments};
 use crate::core::supervision::Failure;
-use crate::domain::layout::SUPERVISOR_LOG;
 use crate::domain::runtime::RuntimePlan;
-use crate::observe::{self, Subject};
 use crate::sys::inherited;
 use crate::sys::seqpacket::Lease;
+use crate::{fault, observe};
 
 use crate::wire::frame::{self, FrameError};
 use crate::wire::lease::{CoordinatorOrder, SupervisorReport};
 
 /// Descriptor of the lifetime lease.
 pub const LEASE_FD: i32 = 3;
-/// Descriptor of the directory of log files.
-pub const LOGS_FD: i32 = 4;
-
-/// The modules that are an actor each, for the log.
-const ACTORS: &[&str] = &["exec", "helper", "lease", "mounts", "network", "runsc", "supervisor"];
+/// Descriptor of the log.
+pub const LOG_FD: i32 = 4;
 
 /// Why the supervisor could not begin.
 #[derive(Debug, thiserror::Error)]
@@ -98,7 +95,7 @@ pub enum StartError {
 pub fn main() -> ExitCode {
     let began = Instant::now();
     match run(began) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(failed) => {
             error!(causes = ?Failure::of(&failed).causes, "the supervisor could not begin");
             ExitCode::FAILURE
@@ -106,9 +103,12 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run(began: Instant) -> Result<(), StartError> {
+fn run(began: Instant) -> Result<ExitCode, StartError> {
     let lease = inherited::take(LEASE_FD).filter(|_| std::process::id() == 1).ok_or(StartError::NotSupervisor)?;
-    begin_log();
+    if let Some(log) = inherited::take(LOG_FD) {
+        // Without a log the supervisor still works, and there is nobody to tell.
+        let _ = observe::to_open_file(log.into());
+    }
     prepare_process();
     // One thread until the blocking pool is first used, which is after the namespace is left.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(4).build();
@@ -117,15 +117,6 @@ fn run(began: Instant) -> Result<(), StartError> {
     // Nothing that still runs is waited for: the end of process 1 ends it.
     runtime.shutdown_background();
     outcome
-}
-
-/// Writes a log from now on. Without one the supervisor still works, and there is nobody to tell.
-fn begin_log() {
-    let domain = std::env::args().nth(2).and_then(|domain| domain.parse().ok());
-    if let (Some(logs), Some(domain)) = (inherited::take(LOGS_FD), domain) {
-        let subject = Subject { domain, tree: module_path!(), actors: ACTORS };
-        let _ = observe::to_file(logs, SUPERVISOR_LOG, subject);
-    }
 }
 
 /// Sets what is inherited by everything that the supervisor starts.
@@ -137,16 +128,14 @@ fn prepare_process() {
     }
     // runsc keeps a descriptor for each file that it caches.
     match crate::sys::process::raise_nofile() {
-        Ok(limit) => debug!(limit, "open files"),
+        Ok(limit) => info!(limit, pid = std::process::id(), "supervisor begins"),
         Err(error) => warn!(%error, "the limit of open files stays as it is"),
     }
 }
 
-async fn supervise(lease: OwnedFd, began: Instant) -> Result<(), StartError> {
+async fn supervise(lease: OwnedFd, began: Instant) -> Result<ExitCode, StartError> {
     let lease = Lease::new(lease).map_err(StartError::Lease)?;
     let plan = first_order(&lease).await?;
-    observe::serves(plan.generation);
-    info!(pid = std::process::id(), elapsed_us = began.elapsed().as_micros(), "supervisor begins");
     let helper = match leave_host_network(&plan) {
         Ok(helper) => helper,
         Err(error) => {
@@ -157,10 +146,11 @@ async fn supervise(lease: OwnedFd, began: Instant) -> Result<(), StartError> {
             return Err(error);
         }
     };
-    let arguments = SupervisorArguments { lease, plan, helper, began };
-    let (_, ended) = Actor::spawn(None, Supervisor, arguments).await.map_err(StartError::Actors)?;
+    let orderly = Arc::new(AtomicBool::new(false));
+    let arguments = SupervisorArguments { lease, plan, helper, began, orderly: orderly.clone() };
+    let (_, ended) = Actor::spawn(None, fault::actor(Supervisor), arguments).await.map_err(StartError::Actors)?;
     let _ = ended.await;
-    Ok(())
+    Ok(if orderly.load(Ordering::Relaxed) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 async fn first_order(lease: &Lease) -> Result<Arc<RuntimePlan>, StartError> {

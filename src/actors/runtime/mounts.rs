@@ -2,8 +2,8 @@
 //!
 //! Parent: [`supervisor`](super::supervisor). Children: none. The mounts live in the supervisor's own
 //! mount namespace and end with it at the latest; the actor keeps which it made, in order, and takes
-//! them down in reverse. Its death while building fails the build; later it costs the orderly
-//! unmount only.
+//! them down in reverse. Its death fails the build or counts as the loss of the sandbox; the mounts then
+//! end with the namespace.
 
 mod anchors;
 mod directories;

@@ -2,7 +2,7 @@
 //!
 //! Parent: [`supervisor`](super::supervisor). Children: none, but the runsc process, which this actor
 //! alone waits for, and a task that watches it. The process ending unasked, and the actor's own death,
-//! mean that the sandbox is lost.
+//! which kills it, mean that the sandbox is lost.
 //!
 //! The sandbox's first process probes the network before anything else and prints its report as one
 //! line of JSON on runsc's standard output. Both the line and everything around it come from the
@@ -37,6 +37,7 @@ use super::process;
 use crate::core::supervision::{Event, Failure};
 use crate::domain::network::ProbeReport;
 use crate::domain::runtime::RuntimePlan;
+use crate::sys::process::KilledOnDrop;
 use crate::wire::lease::{InnerProcess, SupervisorReport};
 
 /// How long the sandbox may take to start, besides what the probe itself may take.
@@ -112,8 +113,8 @@ pub enum RunscMessage {
     End,
     /// The sandbox had its time to end.
     EndExpired,
-    /// From the task that waits: these processes of the sandbox are still there.
-    Gone(Vec<i32>),
+    /// From the task that waits: the sandbox's processes are gone.
+    Gone,
 }
 
 /// What a runsc actor remembers.
@@ -127,7 +128,7 @@ pub struct RunscState {
 /// The attached client.
 enum Process {
     None,
-    Running(OwnedFd),
+    Running(KilledOnDrop),
     Ended,
 }
 
@@ -157,7 +158,7 @@ impl Actor for Runsc {
             RunscMessage::Start => {
                 state.began = Instant::now();
                 match start(&state.arguments, myself) {
-                    Ok(pidfd) => state.process = Process::Running(pidfd),
+                    Ok(pidfd) => state.process = Process::Running(KilledOnDrop::new(pidfd)),
                     Err(error) => state.resource(Event::Failed(error.failure()), None)?,
                 }
             }
@@ -188,12 +189,7 @@ impl Actor for Runsc {
                     crate::sys::process::kill(pidfd)?;
                 }
             }
-            RunscMessage::Gone(left) => {
-                if !left.is_empty() {
-                    warn!(?left, "processes of the sandbox are still there");
-                }
-                state.resource(Event::SandboxGone, None)?;
-            }
+            RunscMessage::Gone => state.resource(Event::SandboxGone, None)?,
         }
         Ok(())
     }
@@ -227,9 +223,17 @@ impl RunscState {
 /// Waits until sentry, gofer and their stubs are gone, and reports back.
 fn wait_until_gone(children: Children, actor: ActorRef<RunscMessage>) {
     tokio::spawn(async move {
-        let left = children.until_alone(GONE_TIMEOUT).await;
-        let _ = actor.cast(RunscMessage::Gone(left));
+        until_gone(&children).await;
+        let _ = actor.cast(RunscMessage::Gone);
     });
+}
+
+/// Returns when the processes of a killed sandbox are gone, or had their time for it.
+pub(super) async fn until_gone(children: &Children) {
+    let left = children.until_alone(GONE_TIMEOUT).await;
+    if !left.is_empty() {
+        warn!(?left, "processes of the sandbox are still there");
+    }
 }
 
 /// Gives the failure that a report amounts to.

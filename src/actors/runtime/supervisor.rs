@@ -6,14 +6,15 @@
 //!
 //! - `lease`: nobody leads any more; the process exits at once.
 //! - `helper`, `network`, `mounts`, `runsc`: each holds what only it knows, so none is started again.
-//!   While building the build fails, later the sandbox counts as lost.
+//!   While building the build fails, later the sandbox counts as lost. What the actor held ends with it.
 //! - `exec`, one a session: that session is ended in the sandbox and reported as lost, and no other.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
+use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, Message, SupervisionEvent};
 use tokio::task::JoinHandle;
 use tracing::{debug, error, info, warn};
 
@@ -26,10 +27,13 @@ use super::network::{Network, NetworkArguments, NetworkMessage};
 use super::runsc::command::Sandbox;
 use super::runsc::{Runsc, RunscArguments, RunscMessage};
 use super::sessions::{Sessions, Start};
-use super::storage;
+use super::{runsc, storage};
+use crate::actors::ended;
+use crate::core::restart::{Child, Verdict, decide};
 use crate::core::supervision::{Effect, Event, Failure, Phase};
 use crate::domain::ids::SessionId;
 use crate::domain::runtime::{GuestProcess, RuntimePlan};
+use crate::fault;
 use crate::sys::seqpacket::Lease;
 use crate::wire::lease::{CoordinatorOrder, ExecOutcome, SupervisorReport};
 
@@ -52,6 +56,8 @@ pub struct SupervisorArguments {
     pub helper: PreparedHelper,
     /// When this process began.
     pub began: Instant,
+    /// Set when everything was taken down before the end.
+    pub orderly: Arc<AtomicBool>,
 }
 
 /// What the supervisor remembers.
@@ -59,6 +65,8 @@ pub struct SupervisorState {
     phase: Phase,
     plan: Arc<RuntimePlan>,
     began: Instant,
+    orderly: Arc<AtomicBool>,
+    children: Children,
     lease: ActorRef<LeaseMessage>,
     helper: ActorRef<HelperMessage>,
     network: ActorRef<NetworkMessage>,
@@ -85,7 +93,7 @@ impl Actor for Supervisor {
         myself: ActorRef<Self::Msg>,
         arguments: SupervisorArguments,
     ) -> Result<Self::State, ActorProcessingErr> {
-        let SupervisorArguments { lease, plan, helper, began } = arguments;
+        let SupervisorArguments { lease, plan, helper, began, orderly } = arguments;
         let children = Children::default();
         children.reap_orphans()?;
         let sandbox = Sandbox::of(&plan);
@@ -107,6 +115,8 @@ impl Actor for Supervisor {
             phase: Phase::default(),
             plan,
             began,
+            orderly,
+            children: children.clone(),
             lease,
             helper,
             network,
@@ -149,16 +159,10 @@ impl Actor for Supervisor {
         event: SupervisionEvent,
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
-        match event {
-            SupervisionEvent::ActorFailed(who, error) => {
-                state.child_ended(&myself, &who, &format!("failed: {error}")).await?;
-            }
-            SupervisionEvent::ActorTerminated(who, _, reason) => {
-                state.child_ended(&myself, &who, &reason.unwrap_or_else(|| "stopped".into())).await?;
-            }
-            SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
+        match ended(event) {
+            Some((who, how)) => state.child_ended(&myself, who, &how).await,
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -187,6 +191,7 @@ impl SupervisorState {
         effect: Effect,
         report: &mut Option<SupervisorReport>,
     ) -> Result<(), ActorProcessingErr> {
+        let _around = fault::around(&effect);
         match effect {
             Effect::Announce => {
                 if let Some(report) = report.take() {
@@ -196,11 +201,12 @@ impl SupervisorState {
             Effect::StartBuildDeadline => self.set_deadline(myself, BUILD_DEADLINE),
             Effect::StartTearDownDeadline => self.set_deadline(myself, TEAR_DOWN_DEADLINE),
             Effect::StopDeadline => self.stop_deadline(),
-            Effect::StartHelper => self.helper.cast(HelperMessage::Start)?,
-            Effect::StageMounts => self.mounts.cast(MountsMessage::Stage)?,
-            Effect::PrepareNamespace => self.network.cast(NetworkMessage::Prepare)?,
-            Effect::InstallPolicy => self.network.cast(NetworkMessage::Install)?,
-            Effect::StartSandbox => self.runsc.cast(RunscMessage::Start)?,
+            // An owner that is gone has failed the build, or is about to.
+            Effect::StartHelper => drop(self.helper.cast(HelperMessage::Start)),
+            Effect::StageMounts => drop(self.mounts.cast(MountsMessage::Stage)),
+            Effect::PrepareNamespace => drop(self.network.cast(NetworkMessage::Prepare)),
+            Effect::InstallPolicy => drop(self.network.cast(NetworkMessage::Install)),
+            Effect::StartSandbox => drop(self.runsc.cast(RunscMessage::Start)),
             Effect::ReportBuildFailed(Failure { causes, hints }) => {
                 warn!(?causes, "the build failed");
                 self.report(SupervisorReport::BuildFailed { causes, hints })?;
@@ -210,9 +216,9 @@ impl SupervisorState {
                 self.lost = Some(cause.clone());
                 self.report(SupervisorReport::SandboxLost { cause })?;
             }
-            Effect::EndSandbox => self.runsc.cast(RunscMessage::End)?,
-            Effect::Unmount => self.mounts.cast(MountsMessage::Unmount)?,
-            Effect::EndHelper => self.helper.cast(HelperMessage::End)?,
+            Effect::EndSandbox => self.end(myself, &self.runsc, RunscMessage::End),
+            Effect::Unmount => self.end(myself, &self.mounts, MountsMessage::Unmount),
+            Effect::EndHelper => self.end(myself, &self.helper, HelperMessage::End),
             Effect::RemoveStorage => {
                 let (plan, myself) = (self.plan.clone(), myself.clone());
                 tokio::spawn(async move {
@@ -224,6 +230,7 @@ impl SupervisorState {
             Effect::Exit => {
                 let flushed = self.lease.call(LeaseMessage::Flush, Some(FLUSH_TIMEOUT)).await;
                 info!(flushed = flushed.is_ok(), elapsed_us = self.began.elapsed().as_micros(), "ending");
+                self.orderly.store(true, Ordering::Relaxed);
                 myself.stop(None);
             }
         }
@@ -342,47 +349,51 @@ impl SupervisorState {
     async fn child_ended(
         &mut self,
         myself: &ActorRef<SupervisorMessage>,
-        who: &ActorCell,
+        who: ActorId,
         how: &str,
     ) -> Result<(), ActorProcessingErr> {
-        let id = who.get_id();
-        if id == self.lease.get_id() {
-            error!(how, "the lease actor ended");
-            std::process::exit(1);
-        }
-        if let Some(name) = self.resource_name(id) {
-            error!(actor = name, how, "an actor ended");
-            let failure = Failure { causes: vec![format!("the {name} actor ended: {how}")], hints: vec![] };
-            self.step(myself, Event::Failed(failure), None).await?;
-            // What it would have reported in a teardown comes from nobody any more.
-            return self.step_in_place_of(myself, id).await;
-        }
-        if let Some(session) = self.sessions.carried_by(id) {
-            error!(%session, how, "a session's actor ended");
-            self.sessions.abandon(&session);
-            let outcome = ExecOutcome::SandboxLost(format!("the session's actor ended: {how}"));
-            self.end_session(myself, session, outcome).await?;
+        let Some(child) = self.child(who) else { return Ok(()) };
+        error!(?child, how, "an actor ended");
+        match decide(child, how) {
+            Verdict::Exit => std::process::exit(1),
+            Verdict::TearDown(failure) => {
+                self.step(myself, Event::Failed(failure), None).await?;
+                // A teardown that is under way may wait for it.
+                self.stand_in(myself, who);
+            }
+            Verdict::EndSession(session, why) => {
+                self.sessions.abandon(&session);
+                self.end_session(myself, session, ExecOutcome::SandboxLost(why)).await?;
+            }
+            Verdict::Restart => {}
         }
         Ok(())
     }
 
-    fn resource_name(&self, id: ActorId) -> Option<&'static str> {
-        let named = [
+    /// Tells which child an actor is; a session's that was stopped in order is none any more.
+    fn child(&self, id: ActorId) -> Option<Child> {
+        if id == self.lease.get_id() {
+            return Some(Child::Lease);
+        }
+        let owners = [
             (self.helper.get_id(), "helper"),
             (self.network.get_id(), "network"),
             (self.mounts.get_id(), "mounts"),
             (self.runsc.get_id(), "runsc"),
         ];
-        named.into_iter().find(|(actor, _)| *actor == id).map(|(_, name)| name)
+        let owner = owners.into_iter().find(|(actor, _)| *actor == id).map(|(_, name)| Child::Owner(name));
+        owner.or_else(|| self.sessions.carried_by(id).map(Child::Session))
     }
 
-    /// Lets a teardown go on without an actor that it waits for. What the actor owned ends with this
-    /// process.
-    async fn step_in_place_of(
-        &mut self,
-        myself: &ActorRef<SupervisorMessage>,
-        id: ActorId,
-    ) -> Result<(), ActorProcessingErr> {
+    /// Has the owner of a resource end it.
+    fn end<M: Message>(&self, myself: &ActorRef<SupervisorMessage>, owner: &ActorRef<M>, order: M) {
+        if owner.cast(order).is_err() {
+            self.stand_in(myself, owner.get_id());
+        }
+    }
+
+    /// Says in place of an owner that is gone that what it held has ended.
+    fn stand_in(&self, myself: &ActorRef<SupervisorMessage>, id: ActorId) {
         let event = if id == self.runsc.get_id() {
             Event::SandboxGone
         } else if id == self.mounts.get_id() {
@@ -390,8 +401,14 @@ impl SupervisorState {
         } else if id == self.helper.get_id() {
             Event::HelperGone
         } else {
-            return Ok(());
+            return;
         };
-        self.step(myself, event, None).await
+        let (children, myself) = (self.children.clone(), myself.clone());
+        tokio::spawn(async move {
+            if event == Event::SandboxGone {
+                runsc::until_gone(&children).await;
+            }
+            let _ = myself.cast(SupervisorMessage::Resource(event, None));
+        });
     }
 }

@@ -4,20 +4,19 @@ use super::*;
 
 impl CoordinatorState {
     pub(super) fn recover(&self, myself: &ActorRef<HostMessage>, done: Event) {
-        let (store, places, myself) = (self.store.clone(), self.places.clone(), myself.clone());
-        tokio::spawn(async move {
-            let event = match reclaim::run(&store, &places).await {
+        let (store, places) = (self.store.clone(), self.places.clone());
+        task::begin(myself, "recovery", async move {
+            HostMessage::Event(match reclaim::run(&store, &places).await {
                 Ok(()) => done,
                 Err(error) => Event::Failed { causes: causes_of(&error), hints: error.hints() },
-            };
-            myself.cast(HostMessage::Event(event)).ok();
+            })
         });
     }
 
     pub(super) fn prepare(&mut self, myself: &ActorRef<HostMessage>) {
         self.startup.phase("preparing the image");
         let request = PrepareRequest::of_profile(&self.start.profile, self.places.storage.clone());
-        self.preparing = Some(Preparing::begin(request, self.startup.clone(), myself.clone()));
+        self.preparing = Some(Preparing::begin(request, self.startup.clone(), myself));
     }
 
     pub(super) fn begin(&mut self, myself: &ActorRef<HostMessage>) {
@@ -30,13 +29,12 @@ impl CoordinatorState {
             artifact: *artifact,
             places: self.places.clone(),
         };
-        let (store, myself) = (self.store.clone(), myself.clone());
-        tokio::spawn(async move {
-            let message = match begin::begin(beginning, &store).await {
+        let store = self.store.clone();
+        task::begin(myself, "beginning", async move {
+            match begin::begin(beginning, &store).await {
                 Ok(generation) => HostMessage::Begun(Arc::new(generation)),
                 Err(error) => HostMessage::Event(failed(&error)),
-            };
-            myself.cast(message).ok();
+            }
         });
     }
 
@@ -66,13 +64,12 @@ impl CoordinatorState {
 
     pub(super) fn acquire_lease(&mut self, myself: &ActorRef<HostMessage>) {
         let Some(generation) = self.generation.clone() else { return };
-        let (store, myself) = (self.store.clone(), myself.clone());
-        self.making.push(tokio::spawn(async move {
-            let event = match lease::acquire(&generation, &store).await {
+        let store = self.store.clone();
+        self.making.push(task::begin(myself, "lease", async move {
+            HostMessage::Event(match lease::acquire(&generation, &store).await {
                 Ok(()) => Event::LeaseAcquired,
                 Err(error) => failed(&error),
-            };
-            myself.cast(HostMessage::Event(event)).ok();
+            })
         }));
     }
 
@@ -96,13 +93,12 @@ impl CoordinatorState {
 
     pub(super) fn publish(&mut self, myself: &ActorRef<HostMessage>) {
         let Some(generation) = self.generation.clone() else { return };
-        let (store, myself) = (self.store.clone(), myself.clone());
-        self.making.push(tokio::spawn(async move {
-            let message = match publication::publish(&generation, &store).await {
+        let store = self.store.clone();
+        self.making.push(task::begin(myself, "publication", async move {
+            match publication::publish(&generation, &store).await {
                 Ok((listener, face)) => HostMessage::PublicationReady(listener, face),
                 Err(error) => HostMessage::Event(failed(&error)),
-            };
-            myself.cast(message).ok();
+            }
         }));
     }
 
@@ -110,6 +106,7 @@ impl CoordinatorState {
         if let Some(face) = &self.face {
             face.withdraw();
         }
+        self.published = None;
         if let Some(publisher) = self.publisher.take() {
             publisher.stop(None);
         }

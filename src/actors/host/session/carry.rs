@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
-use ractor::ActorRef;
+use ractor::{ActorRef, ActorStatus};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::streams::{Found, OUTPUT_CHUNK, SessionStream};
-use crate::actors::host::messages::SessionMessage;
+use crate::actors::host::messages::{LinkMessage, SessionMessage};
 use crate::core::session::SessionEvent;
+use crate::domain::session::SessionEnd;
 use crate::identity::channel::ServerChannel;
 use crate::wire::client::{ClientMessage, CoordinatorMessage, Stream};
 
@@ -160,11 +161,14 @@ async fn deliver(
     }
 }
 
-/// Sends messages to the client; flushes when none is waiting. Ends after the session's end is sent.
+/// Sends messages to the client; flushes when none is waiting. Ends after the session's end is sent. When
+/// the actor is gone, that is what the client is told; not by a coordinator that itself is about to end, since a
+/// client that is cut off removes what it leaves.
 pub async fn send(
     mut sink: SplitSink<ServerChannel, CoordinatorMessage>,
     mut messages: mpsc::Receiver<CoordinatorMessage>,
     session: ActorRef<SessionMessage>,
+    link: ActorRef<LinkMessage>,
 ) {
     while let Some(message) = messages.recv().await {
         let last = matches!(message, CoordinatorMessage::Ended(_));
@@ -184,4 +188,11 @@ pub async fn send(
             return;
         }
     }
+    if link.get_status() != ActorStatus::Running {
+        return;
+    }
+    let lost =
+        SessionEnd::SandboxLost("the Host Coordinator lost this session, which is a defect of Lazaret".to_owned());
+    sink.send(CoordinatorMessage::Ended(lost)).await.ok();
+    sink.close().await.ok();
 }

@@ -1,8 +1,9 @@
 //! One Client Session: its streams, its client's channel, its order of ending.
 //!
 //! Role: owns exactly one session's PTY master (or pipes) and its client's connection. Parent: the
-//! registry. Children: none; the carriers in [`carry`] are tasks that end with the session's streams.
-//! If this actor fails, the registry orders the session's processes killed and drops its record.
+//! registry, which stops it when nothing of the session is left. Children: none; the carriers in [`carry`]
+//! are tasks that end with the session's streams or with this actor. If this actor fails, its client is
+//! told, and the registry orders the session's processes killed and drops its record.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::io::Interest;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::actors::host::messages::{LinkMessage, RegistryMessage, SessionMessage};
 use crate::core::session::{SessionEffect, SessionEvent, SessionPhase, step};
@@ -101,8 +102,9 @@ pub struct SessionState {
     early: Vec<ControlEvent>,
     finish: watch::Sender<bool>,
     outbox: Option<mpsc::Sender<CoordinatorMessage>>,
-    outputs: Vec<JoinHandle<()>>,
-    inputs: Vec<JoinHandle<()>>,
+    outputs: Vec<AbortOnDropHandle<()>>,
+    /// Held so that they end with this actor.
+    _inputs: [AbortOnDropHandle<()>; 2],
 }
 
 /// The session actor.
@@ -135,15 +137,16 @@ impl Actor for Session {
         };
         let (typed, keys) = mpsc::unbounded_channel();
         let credit = Arc::new(carry::Credit::new(INPUT_WINDOW));
-        let inputs = vec![
-            tokio::spawn(carry::receive(source, typed, credit.clone(), myself.clone())),
-            tokio::spawn(carry::write_input(keys, input, opened, credit, outbox.clone())),
+        let task = AbortOnDropHandle::new;
+        let inputs = [
+            task(tokio::spawn(carry::receive(source, typed, credit.clone(), myself.clone()))),
+            task(tokio::spawn(carry::write_input(keys, input, opened, credit, outbox.clone()))),
         ];
         let outputs = outputs
             .into_iter()
-            .map(|(stream, fd)| tokio::spawn(carry::read_output(stream, fd, finished.clone(), outbox.clone())))
+            .map(|(stream, fd)| task(tokio::spawn(carry::read_output(stream, fd, finished.clone(), outbox.clone()))))
             .collect();
-        tokio::spawn(carry::send(sink, messages, myself));
+        tokio::spawn(carry::send(sink, messages, myself, link.clone()));
         Ok(SessionState {
             session,
             phase: SessionPhase::Opening,
@@ -155,7 +158,7 @@ impl Actor for Session {
             finish,
             outbox: Some(outbox),
             outputs,
-            inputs,
+            _inputs: inputs,
         })
     }
 
@@ -198,14 +201,6 @@ impl Actor for Session {
                 }
             }
         }
-        if state.phase == SessionPhase::Closed {
-            myself.stop(None);
-        }
-        Ok(())
-    }
-
-    async fn post_stop(&self, _: ActorRef<Self::Msg>, state: &mut SessionState) -> Result<(), ActorProcessingErr> {
-        state.inputs.iter().chain(&state.outputs).for_each(JoinHandle::abort);
         Ok(())
     }
 }
