@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use lazaret::actors::runtime::{LEASE_FD, LOGS_FD};
+use lazaret::actors::runtime::{LEASE_FD, LOG_FD};
 use lazaret::domain::artifact::{GuestUser, IdMapping};
 use lazaret::domain::ids::*;
 use lazaret::domain::network::{NetworkGrant, ProbeGrant};
@@ -255,14 +255,14 @@ async fn once(base: &Path, workspace: &Path, mapping: &IdMapping, generation: u6
         _ => {}
     }
     let (ours, theirs) = seqpacket::pair().unwrap();
-    let logs = lazaret::observe::directory(base).unwrap();
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(base.join("supervisor.log")).unwrap();
     let began = Instant::now();
     let lazaret = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().join("lazaret");
     let mut child = spawn_mapped(MappedCommand {
         executable: lazaret,
-        argv: vec!["lazaret: supervisor dev".into(), "__supervisor".into(), plan.domain.to_string().into()],
+        argv: vec!["lazaret: supervisor dev".into(), "__supervisor".into()],
         env: vec![("LAZARET_LOG".into(), "lazaret=debug".into())],
-        fds: vec![(theirs, LEASE_FD), (logs, LOGS_FD)],
+        fds: vec![(theirs, LEASE_FD), (log.into(), LOG_FD)],
         mapping: mapping.clone(),
     })
     .unwrap();

@@ -23,7 +23,7 @@ use anyhow::Result;
 
 use harness::{Environment, environment, stage};
 use lazaret_side::Lazaret;
-use peers::{Bubblewrap, Other, Podman, Runsc};
+use peers::{Bubblewrap, Installed, Podman, Runsc};
 use report::{Bound, Report, Row};
 use subject::{Subject, take_turns};
 
@@ -69,7 +69,7 @@ fn run(rounds: &Rounds) -> Result<Report> {
     let mut runsc = Runsc::new(&environment, &rootfs)?;
     let mut podman = Podman::new(&environment);
     let mut bubblewrap = Bubblewrap::new(&environment, &rootfs);
-    let mut others = Other::all(&environment);
+    let mut others = Installed::find(&environment);
     let mut report = Report::new();
 
     eprintln!("cold starts");

@@ -3,22 +3,18 @@
 //! After each kill: within two seconds no process, mount or listening socket of the generation is
 //! left, nothing foreign was touched, and the next command works and leaves nothing itself.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use fs_err as fs;
 
-use crate::harness::{Case, CaseResult, Data, Environment, Need, Running, case, eventually, leftovers, wait_until};
+use crate::harness::aftermath::{Foreign, PATIENCE, expect_recovery, sleeping_session};
+use crate::harness::{
+    Case, CaseResult, Data, Environment, Need, Running, aftermath, case, eventually, leftovers, wait_until,
+};
 
 /// How long after a kill anything may be left.
 const GONE: Duration = Duration::from_secs(2);
-
-/// How long a start, an end or a message may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// How long a command that prepares an image may take on a busy machine.
-const PREPARE: Duration = Duration::from_secs(180);
 
 /// A process of a generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,92 +68,14 @@ fn kill(environment: &Environment, role: Role) -> Result<()> {
     Ok(())
 }
 
-/// Files that Lazaret did not make, one in each directory that outlives a generation.
-struct Foreign(Vec<PathBuf>);
-
-impl Foreign {
-    fn plant(environment: &Environment) -> Result<Self> {
-        let runtime = environment.runtime_root()?;
-        let root = environment.domain_root()?;
-        let storage = environment.storage();
-        let directories = [
-            environment.runtime().join("lazaret"),
-            runtime.path().to_owned(),
-            root.path().to_owned(),
-            root.logs(),
-            root.anchors(),
-            storage.path().to_owned(),
-            storage.prepared(),
-            storage.domains(),
-        ];
-        let mut planted = Vec::new();
-        for directory in directories {
-            // A generation that never got this far has not made all of them.
-            fs::create_dir_all(&directory)?;
-            use std::os::unix::fs::PermissionsExt;
-            fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o700))?;
-            let path = directory.join("foreign-file");
-            fs::write(&path, "not Lazaret's")?;
-            planted.push(path);
-        }
-        Ok(Self(planted))
-    }
-
-    /// Checks that all are as they were, and takes them away.
-    fn collect(self) -> Result<()> {
-        for path in &self.0 {
-            let content = fs::read_to_string(path).context("a foreign file was touched")?;
-            ensure!(content == "not Lazaret's", "{} was changed", path.display());
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Foreign {
-    fn drop(&mut self) {
-        for path in &self.0 {
-            drop(fs::remove_file(path));
-        }
-    }
-}
-
 /// Checks that no process, mount or listening socket is left, in time.
 fn expect_gone(environment: &Environment, since: Instant, context: &str) -> Result<()> {
-    let remaining = GONE.saturating_sub(since.elapsed());
-    wait_until("no process is left", remaining, || environment.processes().is_empty()).with_context(|| {
-        let left: Vec<_> = environment.processes().iter().map(ToString::to_string).collect();
-        format!("{context}:\n  {}", left.join("\n  "))
-    })?;
-    let mounts = leftovers::mounts(environment.directory());
-    ensure!(mounts.is_empty(), "{context}: mounts are left: {mounts:?}");
-    let socket = environment.runtime_root()?.socket();
-    let listening = std::os::unix::net::UnixStream::connect(&socket).is_ok();
-    ensure!(!listening, "{context}: somebody listens on {}", socket.display());
-    Ok(())
-}
-
-/// Checks that the next command works and that it leaves nothing.
-fn expect_recovery(environment: &Environment, foreign: Foreign, context: &str) -> Result<()> {
-    let next = environment.lazaret(["run", "--", "echo", "works"]).deadline(PREPARE).run()?;
-    ensure!(next.code() == 0 && next.stdout() == "works\n", "{context}: the next run failed: {next:?}");
-    environment.lazaret(["down", "--yes"]).deadline(PATIENCE).run()?;
-    foreign.collect().with_context(|| context.to_owned())?;
-    environment.expect_nothing_left(Duration::from_secs(5)).with_context(|| context.to_owned())
+    aftermath::expect_gone(environment, GONE.saturating_sub(since.elapsed()), context)
 }
 
 fn published(environment: &Environment) -> Result<()> {
     let record = environment.runtime_root()?.publication();
     wait_until("the generation is published", PATIENCE, || record.exists())
-}
-
-/// Starts a session that tells when it runs and then sleeps.
-fn sleeping_session(environment: &Environment, name: &str) -> Result<Running> {
-    let marker = environment.project().join(name);
-    let script = format!("touch {name}; exec sleep 1000");
-    let running = environment.in_sandbox(&script).spawn()?;
-    wait_until("the session runs", PATIENCE, || marker.exists())?;
-    fs::remove_file(marker)?;
-    Ok(running)
 }
 
 fn preparing() -> CaseResult {

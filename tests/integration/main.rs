@@ -9,6 +9,7 @@
 
 mod harness;
 
+mod actors;
 mod config;
 mod doctor;
 mod domain;
@@ -29,6 +30,7 @@ use harness::Case;
 /// Gives every capability's name and cases; `tests/architecture.rs` checks that no file is missing.
 fn capabilities() -> Vec<(&'static str, Vec<Case>)> {
     vec![
+        ("actors", actors::cases()),
         ("config", config::cases()),
         ("doctor", doctor::cases()),
         ("domain", domain::cases()),

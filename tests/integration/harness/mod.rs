@@ -15,6 +15,7 @@
 
 #![allow(unused_imports, reason = "what capabilities may use is re-exported whether or not one does")]
 
+pub mod aftermath;
 pub mod command;
 pub mod environment;
 pub mod executable;

@@ -19,6 +19,8 @@ pub enum Need {
     Root,
     /// Subordinate ids and newuidmap.
     IdMaps,
+    /// Executables that can be made to fail: the cargo feature `fault-injection`.
+    Faults,
     /// A program in `PATH`.
     Program(&'static str),
     /// No other case runs at the same time, since this one changes what all share or measures time.
@@ -42,6 +44,10 @@ impl Need {
             Self::TestImage => world().image.as_ref().err().map(|reason| format!("no test image: {reason}")),
             Self::TestNetwork => world().no_network.as_ref().map(|reason| format!("no test network: {reason}")),
             Self::Root => world().root.is_none().then(|| "the run was not started by root or with sudo".to_owned()),
+            Self::Faults => {
+                let built = cfg!(feature = "fault-injection");
+                (!built).then(|| "built without the cargo feature fault-injection".to_owned())
+            }
             Self::Program(name) => find_program(name).is_none().then(|| format!("{name} is not installed")),
             Self::IdMaps => Self::Program("newuidmap").unmet().or_else(no_subordinate_ids),
             Self::Sandbox => unmet(&[
