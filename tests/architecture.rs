@@ -122,6 +122,19 @@ fn imports_point_down() {
     assert!(violations.is_empty(), "an import points up or sideways:\n{}", violations.join("\n"));
 }
 
+/// What is started through `fault` can be made to die, so that a test can show what its death means.
+#[test]
+fn every_actor_is_mortal() {
+    let starts = |line: &str| line.contains("Actor::spawn");
+    let mut immortal = Vec::new();
+    for (path, text) in sources("src/actors") {
+        for (number, line) in code(&text).filter(|(_, line)| starts(line) && !line.contains("fault::")) {
+            immortal.push(format!("{}:{number}: {}", path.display(), line.trim()));
+        }
+    }
+    assert!(immortal.is_empty(), "actors that are started without fault::actor:\n{}", immortal.join("\n"));
+}
+
 #[test]
 fn unsafe_code_stays_behind_its_fence() {
     let outside = sources("src").into_iter().filter(|(path, _)| !path.starts_with("src/sys"));

@@ -68,9 +68,13 @@ fn not_yet_known() -> CaseResult {
     for actor in ["Session"] {
         for how in EVERY_WAY {
             let context = format!("{actor} at its start, {how}");
-            let fault = format!("actor={actor};how={how}");
-            let ended = environment.in_sandbox(&sleeping("early")).env("LAZARET_FAULT", fault).run()?;
+            let fault = Fault::of_actor(&environment, actor, how);
+            fault.run(&environment, "true").run()?.ok()?;
+            wait_until("no session is left", PATIENCE, || count(&environment).is_ok_and(|count| count == 0))?;
+            fault.begin()?;
+            let ended = environment.in_sandbox(&sleeping("early")).run()?;
             ensure!(ended.code() == 125, "{context}: {ended:?}");
+            fault.end();
             is_gone(&environment, "early").with_context(|| context.clone())?;
             environment.lazaret(["down", "--yes"]).deadline(PATIENCE).run()?.ok()?;
             aftermath(&environment, &context)?;
