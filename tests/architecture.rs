@@ -102,7 +102,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("src/store", &["store", "core", "domain", "sys", "fault"]),
     ("src/identity", &["identity", "wire", "core", "domain", "sys"]),
     ("src/oci", &["oci", "wire", "identity", "core", "domain", "sys"]),
-    ("src/guest", &["guest", "domain", "sys"]),
+    ("src/guest", &["guest", "wire", "domain", "sys"]),
 ];
 
 #[test]

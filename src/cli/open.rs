@@ -56,6 +56,14 @@ pub fn standard_streams() -> StreamKind {
 }
 
 impl Command {
+    /// Gives the request, for a coordinator that may prepare for it; nothing when it is too large to be admitted.
+    pub fn announce(&self) -> Option<SessionRequest> {
+        let request = self.request().ok()?;
+        let arguments = request.argv.iter().map(Vec::len).sum::<usize>();
+        let variables = request.env.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
+        (arguments + variables <= admission::PROCESS_BYTES_LIMIT).then_some(request)
+    }
+
     /// Makes the request, with this process's terminal and environment as they are now.
     fn request(&self) -> io::Result<SessionRequest> {
         let (terminal, terminal_name) = match self.streams {

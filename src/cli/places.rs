@@ -67,6 +67,7 @@ impl Places {
             storage_root: self.storage.path().to_owned(),
             runtime_base: self.runtime_base.clone(),
             mode,
+            first: None,
         }
     }
 }

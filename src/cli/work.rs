@@ -22,7 +22,7 @@ use crate::domain::ids::DomainId;
 use crate::domain::profile::Profile;
 use crate::identity::ClientChannel;
 use crate::policy::{explain, protections};
-use crate::wire::bootstrap::StartMode;
+use crate::wire::bootstrap::{Start, StartMode};
 use crate::wire::client::Refusal;
 
 /// How often a generation that leaves just when it is joined may do so.
@@ -73,7 +73,8 @@ pub fn run(work: Work) -> Result<ExitCode, CliError> {
     let domain = DomainId::derive(&loaded.profile.name, project.workspace.path());
     let start = places.start(loaded.profile.clone(), project.workspace.clone(), StartMode::Serve);
     let verbosity = if work.start.quiet { Verbosity::Quiet } else { Verbosity::Normal };
-    let mut entry = Entry::new(&places, start.clone(), work.start.wait, verbosity);
+    let announcing = Start { first: command.announce(), ..start.clone() };
+    let mut entry = Entry::new(&places, announcing, work.start.wait, verbosity);
     if work.greeting == Greeting::Shown && verbosity == Verbosity::Normal {
         output::note(sharing);
     }

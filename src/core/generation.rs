@@ -257,9 +257,9 @@ pub struct SessionProcess {
 pub struct SessionRecord {
     /// The session.
     pub id: SessionId,
-    /// The client that it is bound to.
-    pub client: ClientCliId,
-    /// When it was registered, seconds since the epoch.
+    /// The client that it is bound to; absent while it is prepared and nobody has registered for it.
+    pub client: Option<ClientCliId>,
+    /// When it was prepared, and later registered, seconds since the epoch.
     pub registered_at: i64,
     /// Its processes; absent while they are only intended.
     pub process: Option<SessionProcess>,
@@ -331,6 +331,10 @@ pub enum Change {
     AcceptProbe(ProbeReport),
     /// `Publish`: sessions are admitted from here on.
     Publish,
+    /// `PrepareSession`: a session is going to be asked for; its process is intended, its command waits.
+    PrepareSession(SessionRecord),
+    /// `AdoptSession`: a prepared session is admitted for its client.
+    AdoptSession(SessionRecord),
     /// `RegisterSession`: a session is admitted; its process is intended.
     RegisterSession(SessionRecord),
     /// `StartSession`: a session's processes run.
@@ -363,6 +367,8 @@ impl Change {
             Self::AttestNetwork(_) => "AttestNetwork",
             Self::AcceptProbe(_) => "AcceptProbe",
             Self::Publish => "Publish",
+            Self::PrepareSession(_) => "PrepareSession",
+            Self::AdoptSession(_) => "AdoptSession",
             Self::RegisterSession(_) => "RegisterSession",
             Self::StartSession(..) => "StartSession",
             Self::EndSession(_) => "EndSession",

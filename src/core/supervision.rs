@@ -85,6 +85,8 @@ pub enum Effect {
     InstallPolicy,
     /// Start runsc.
     StartSandbox,
+    /// Start the process of a session that was prepared; its command waits.
+    StartPreparedSession,
     /// Report that the build failed.
     ReportBuildFailed(Failure),
     /// Report that the sandbox is lost.
@@ -157,6 +159,11 @@ impl Phase {
         self == Self::Serving
     }
 
+    /// Tells whether a session can be prepared, to start with the sandbox.
+    pub fn takes_preparations(self) -> bool {
+        matches!(self, Self::Waiting | Self::Building(_))
+    }
+
     /// Takes an event and gives the next phase with the effects that lead there.
     ///
     /// An event that has no meaning in a phase, such as a step that completes after the teardown
@@ -169,7 +176,7 @@ impl Phase {
             ),
             (Self::Waiting, Event::Failed(failure)) => Self::tear_down(vec![Effect::ReportBuildFailed(failure)]),
             (Self::Building(built), event) => Self::build(built, event),
-            (Self::Starting, Event::SandboxCreated) => (self, vec![Effect::Announce]),
+            (Self::Starting, Event::SandboxCreated) => (self, vec![Effect::Announce, Effect::StartPreparedSession]),
             (Self::Starting, Event::ProbePassed) => (Self::Serving, vec![Effect::StopDeadline, Effect::Announce]),
             (Self::Starting, event) => Self::abandon(self, event),
             (Self::Serving, Event::Lost(cause)) => (Self::Degraded, vec![Effect::ReportLost(cause)]),
@@ -309,6 +316,7 @@ mod tests {
                 Effect::Announce,
                 Effect::StartSandbox,
                 Effect::Announce,
+                Effect::StartPreparedSession,
                 Effect::StopDeadline,
                 Effect::Announce,
             ]
@@ -379,6 +387,9 @@ mod tests {
                 let (next, effects) = phase.step(event.clone());
                 if effects.contains(&Effect::StartSandbox) {
                     assert!(matches!(phase, Phase::Building(_)) && next == Phase::Starting, "{phase:?} {event:?}");
+                }
+                if effects.contains(&Effect::StartPreparedSession) {
+                    assert!(phase == Phase::Starting && next == Phase::Starting, "{phase:?} {event:?}");
                 }
                 if effects.contains(&Effect::RemoveStorage) {
                     assert!(matches!(phase, Phase::TearingDown(Stage::Remains(left)) if left.mounts));

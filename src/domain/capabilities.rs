@@ -39,9 +39,9 @@ pub const AGENT: &[Capability] = &[
     capability("CAP_SYS_CHROOT", 18),
 ];
 
-/// What `lazaret-guest session` starts with besides [`AGENT`] and gives up before the command runs: the
-/// first makes the session's own namespaces, the second takes both out of the bounding set.
-pub const SESSION_START: &[Capability] = &[capability("CAP_SYS_ADMIN", 21), capability("CAP_SETPCAP", 8)];
+/// What `lazaret-guest session` starts with besides [`AGENT`], to take the rest out of the bounding set before
+/// the command runs.
+pub const SESSION_START: &[Capability] = &[capability("CAP_SETPCAP", 8)];
 
 /// Gives the names of the agent's capabilities.
 pub fn agent() -> impl Iterator<Item = &'static str> {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::ids::{ClientCliId, SessionId};
 
 /// Size of a terminal in character cells.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowSize {
     /// Number of rows.
     pub rows: u16,

@@ -2,21 +2,30 @@
 //!
 //! First it probes the network (FR-20), because no session may run before that; then it mends what
 //! sessions need in `/dev`; then the report's line tells the Runtime Supervisor that both are done.
-//! From there on it only reaps, and sleeps in between. gVisor gives its process 1 no immunity from
+//! From there on it only reaps, and sleeps in between; and when the Runtime Supervisor tells it to
+//! ([`SWEEP`]), it kills what a session without its wrapper has left to it. gVisor gives its process 1 no immunity from
 //! signals, so all that can be blocked are; a SIGKILL by root in the sandbox still ends it.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{OpenOptionsExt, symlink};
+use std::time::{Duration, Instant};
 
 use nix::libc;
 use nix::sys::prctl;
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout};
 
 use super::probe;
-use super::session::signals::{Signals, Wake, reap};
-use super::session::{FAILED, say};
+use super::session::events::{Events, Wake, reap};
+use super::session::{FAILED, say, tree};
 use crate::domain::network::{ProbePlan, ProbeReport};
+use crate::wire::lifeline::SWEEP;
+
+/// How long a sweep looks out for what is left behind: the wrapper may be about to die when it begins.
+const SWEEP_TIME: Duration = Duration::from_millis(500);
+
+/// How often it looks.
+const SWEEP_PAUSE: Duration = Duration::from_millis(20);
 
 /// What programs expect in `/dev` besides devices, and where it leads.
 const STREAM_LINKS: [(&str, &str); 4] = [
@@ -42,8 +51,8 @@ const OWN_TERMINAL: &str = "/proc/self/fd/2";
 
 /// Probes, reports, and reaps until it is killed.
 pub fn run(plan: &ProbePlan) -> u8 {
-    let signals = match Signals::block() {
-        Ok(signals) => signals,
+    let mut events = match Events::block(None) {
+        Ok(events) => events,
         Err(error) => {
             say(&format!("cannot block signals: {error}"));
             return FAILED;
@@ -58,9 +67,21 @@ pub fn run(plan: &ProbePlan) -> u8 {
     }
     leave_streams();
     loop {
-        if signals.wait() == Wake::Child {
-            while let Ok(Some(_)) = reap() {}
+        match events.next(None) {
+            Some(Wake::Child) => while let Ok(Some(_)) = reap() {},
+            Some(Wake::Forward(signal)) if signal as i32 == SWEEP => sweep(&mut events),
+            _ => {}
         }
+    }
+}
+
+/// Kills every child and what descends from it. A session's wrapper is no child of this process, and while
+/// it lives nothing of its session is.
+fn sweep(events: &mut Events) {
+    let deadline = Instant::now() + SWEEP_TIME;
+    while Instant::now() < deadline {
+        tree::end(events);
+        events.next(Some(Instant::now() + SWEEP_PAUSE));
     }
 }
 

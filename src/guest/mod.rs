@@ -14,6 +14,8 @@ use std::ffi::OsString;
 use command_line::GuestCommand;
 
 use crate::sys::guest::replace_command_line;
+use crate::sys::inherited;
+use crate::wire::lifeline;
 
 /// What the Escalation Client says until there is one.
 const NO_ESCALATION: &str = "host escalation is not available in this version of Lazaret; \
@@ -29,7 +31,13 @@ pub fn run() -> u8 {
         Ok(GuestCommand::Init(plan)) => init::run(&plan),
         Ok(GuestCommand::Session(process)) => {
             replace_command_line("lazaret-session", length);
-            session::run(&process)
+            match inherited::take(lifeline::DESCRIPTOR) {
+                Some(descriptor) => session::run(&process, descriptor.into()),
+                None => {
+                    session::say("a session is started by Lazaret's supervisor only");
+                    session::FAILED
+                }
+            }
         }
         Ok(GuestCommand::Escalate) => {
             session::say(NO_ESCALATION);

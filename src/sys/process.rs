@@ -2,10 +2,11 @@
 
 use std::ffi::{CString, OsString};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::process::Stdio;
 
+use rustix::io::FdFlags;
 use rustix::process::{PidfdFlags, Resource, Rlimit, Signal};
 use rustix::thread::UnshareFlags;
 use tokio::process::Command;
@@ -58,6 +59,22 @@ pub fn own_terminal(command: &mut Command, slave: OwnedFd) -> io::Result<()> {
     // and makes two raw system calls without allocation or locks.
     unsafe { command.pre_exec(take) };
     Ok(())
+}
+
+/// Has the command find `fd` open under `number`, which must be none of the standard streams.
+pub fn pass_descriptor(command: &mut Command, fd: OwnedFd, number: RawFd) {
+    let place = move || {
+        if fd.as_raw_fd() == number {
+            return Ok(rustix::io::fcntl_setfd(&fd, FdFlags::empty())?);
+        }
+        // SAFETY: dup2(2) takes no pointer. What it may close under `number` is this child's copy of a
+        // descriptor that is closed on execve anyway.
+        let result = unsafe { nix::libc::dup2(fd.as_raw_fd(), number) };
+        if result == number { Ok(()) } else { Err(io::Error::last_os_error()) }
+    };
+    // SAFETY: the closure runs between fork and execve and makes one raw system call without
+    // allocation (an `io::Error` of an errno holds none) or locks.
+    unsafe { command.pre_exec(place) };
 }
 
 /// A command to start later, in the namespaces of now.

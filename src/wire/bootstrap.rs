@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::profile::Profile;
+use crate::domain::session::SessionRequest;
 use crate::domain::workspace::Workspace;
 
 /// Everything that a Host Coordinator needs to start.
@@ -25,6 +26,8 @@ pub struct Start {
     pub runtime_base: PathBuf,
     /// What to do.
     pub mode: StartMode,
+    /// The session that the starting client is going to register once the generation is published.
+    pub first: Option<SessionRequest>,
 }
 
 /// What a Host Coordinator is started for.

@@ -24,6 +24,19 @@ pub enum CoordinatorOrder {
         /// What to run.
         process: GuestProcess,
     },
+    /// Starts a session's process as soon as the sandbox is created, so that it is there when the session is
+    /// registered; its command waits for `BeginSession`. Descriptors as for `StartSession`.
+    PrepareSession {
+        /// The session.
+        session: SessionId,
+        /// What to run.
+        process: GuestProcess,
+    },
+    /// Lets the command of a prepared session begin.
+    BeginSession {
+        /// The session.
+        session: SessionId,
+    },
     /// Delivers a terminal event to exactly this session (FR-15).
     SignalSession {
         /// The session.

@@ -5,6 +5,7 @@
 //! - [`client`]: Client CLI ↔ Host Coordinator, under mutual TLS
 //! - [`bootstrap`]: a starting Host Coordinator → the Client CLI that started it
 //! - [`lease`]: Host Coordinator ↔ Runtime Supervisor, over the lifetime lease
+//! - [`lifeline`]: Runtime Supervisor ↔ session wrapper in the sandbox
 #![warn(missing_docs)]
 
 pub mod bootstrap;
@@ -12,3 +13,4 @@ pub mod client;
 pub mod frame;
 pub mod hello;
 pub mod lease;
+pub mod lifeline;

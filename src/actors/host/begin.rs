@@ -4,13 +4,16 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use super::generation::{GenerationContext, Places};
+use super::generation::{Announced, GenerationContext, Places};
 use super::reclaim::{own_identity, owned_identity};
 use super::records::Records;
-use crate::core::generation::{Change, Contents, GenerationIdentity, Ownership, Participant, Target, next_generation};
+use crate::core::generation::{
+    Change, Contents, GenerationIdentity, Ownership, Participant, SessionRecord, Target, next_generation,
+};
 use crate::domain::artifact::ArtifactManifest;
-use crate::domain::ids::{CoordinatorId, DomainId, SandboxId, SidecarId};
+use crate::domain::ids::{CoordinatorId, DomainId, SandboxId, SessionId, SidecarId};
 use crate::domain::profile::Profile;
+use crate::domain::session::SessionRequest;
 use crate::domain::workspace::Workspace;
 use crate::policy::derive;
 use crate::store::writer::WriteError;
@@ -29,6 +32,8 @@ pub struct Beginning {
     pub artifact: ArtifactManifest,
     /// Where the Domain's things lie.
     pub places: Places,
+    /// The session that the starting client announces.
+    pub first: Option<SessionRequest>,
 }
 
 /// A generation can't begin.
@@ -54,7 +59,7 @@ pub enum BeginError {
 /// Mints identities, writes every intent in one transaction, then makes the generation's directories
 /// and records them. The directories stay empty until that record is durable.
 pub async fn begin(beginning: Beginning, store: &Records) -> Result<GenerationContext, BeginError> {
-    let Beginning { domain, profile, workspace, artifact, places } = beginning;
+    let Beginning { domain, profile, workspace, artifact, places, first } = beginning;
     let leader = own_identity().map_err(BeginError::Identity)?;
     let document = store.document().await?;
     let generation = next_generation(document.as_deref());
@@ -92,6 +97,12 @@ pub async fn begin(beginning: Beginning, store: &Records) -> Result<GenerationCo
     intend(Participant::Runsc, Target::Process);
     intend(Participant::Socket, Target::Socket { path: places.runtime.socket() });
     intend(Participant::Publication, Target::Record { path: places.runtime.publication() });
+    let announced = first.map(|request| Announced { session: SessionId::mint(), request });
+    if let Some(Announced { session, .. }) = &announced {
+        let record =
+            SessionRecord { id: session.clone(), client: None, registered_at: identity.began_at, process: None };
+        changes.push(Change::PrepareSession(record));
+    }
     store.apply(changes).await?;
 
     let mut owned = Vec::new();
@@ -102,5 +113,5 @@ pub async fn begin(beginning: Beginning, store: &Records) -> Result<GenerationCo
     }
     store.apply(owned).await?;
     let policy = derive::network_policy(&profile.network);
-    Ok(GenerationContext { identity, profile, artifact, policy, places, supervisor: OnceLock::new() })
+    Ok(GenerationContext { identity, profile, artifact, policy, places, announced, supervisor: OnceLock::new() })
 }

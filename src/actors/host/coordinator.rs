@@ -214,7 +214,7 @@ impl CoordinatorState {
             Effect::Begin => self.begin(myself),
             Effect::SpawnSupervisor => self.spawn_supervisor(myself).await,
             Effect::AcquireLease => self.acquire_lease(myself),
-            Effect::Build => self.build(myself),
+            Effect::Build => self.build(myself).await,
             Effect::Publish => self.publish(myself),
             Effect::ReportPublished => self.startup.outcome(StartOutcome::Published).await,
             Effect::ReportRecovered => self.startup.outcome(StartOutcome::Recovered).await,
@@ -307,21 +307,12 @@ impl CoordinatorState {
         listener: tokio::net::UnixListener,
         face: Arc<Face>,
     ) -> Result<(), ActorProcessingErr> {
-        let Some(generation) = self.generation.clone().filter(|_| self.life.phase == Phase::Publishing) else {
+        let Some(registry) = self.registry.clone().filter(|_| self.life.phase == Phase::Publishing) else {
             return Ok(());
         };
-        let arguments = RegistryArguments {
-            generation,
-            link: self.link.clone(),
-            store: self.store.clone(),
-            coordinator: myself.clone(),
-        };
-        let registry = spawn(myself, Registry, arguments).await?;
-        let arguments =
-            PublisherArguments { listener: listener.into(), face: face.clone(), registry: registry.clone() };
+        let arguments = PublisherArguments { listener: listener.into(), face: face.clone(), registry };
         self.publisher = Some(spawn(myself, Publisher, arguments.clone()).await?);
         self.published = Some((arguments, 0));
-        self.registry = Some(registry);
         self.face = Some(face);
         self.advance(myself, Event::PublicationOpen).await;
         Ok(())

@@ -7,11 +7,12 @@ use crate::core::admission::Grant;
 use crate::core::generation::{GenerationDocument, GenerationIdentity, Ownership, Participant};
 use crate::domain::artifact::ArtifactManifest;
 use crate::domain::escaped::escape;
-use crate::domain::ids::{DomainId, Generation};
+use crate::domain::ids::{DomainId, Generation, SessionId};
 use crate::domain::layout::{DomainRoot, RuntimeRoot, StorageRoot};
 use crate::domain::network::{NetworkPolicy, Verdict};
 use crate::domain::ownership::ProcessIdentity;
 use crate::domain::profile::Profile;
+use crate::domain::session::SessionRequest;
 use crate::sys::procfs;
 use crate::wire::client::DomainStatus;
 use crate::wire::lease::InnerProcess;
@@ -98,6 +99,15 @@ impl MountPlaces {
     }
 }
 
+/// What the starting client is going to ask for.
+#[derive(Debug, Clone)]
+pub struct Announced {
+    /// The session that is prepared for it.
+    pub session: SessionId,
+    /// What it will ask.
+    pub request: SessionRequest,
+}
+
 /// Everything fixed about a generation once it has begun.
 #[derive(Debug)]
 pub struct GenerationContext {
@@ -111,6 +121,8 @@ pub struct GenerationContext {
     pub policy: NetworkPolicy,
     /// Where its things lie.
     pub places: Places,
+    /// The session that the starting client announced.
+    pub announced: Option<Announced>,
     /// The Runtime Supervisor's process id, once it runs.
     pub supervisor: OnceLock<i32>,
 }

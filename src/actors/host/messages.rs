@@ -73,6 +73,8 @@ pub enum RegistryMessage {
     ExecEnded(SessionId, ExecOutcome),
     /// Nothing of a session is left.
     SessionClosed(SessionId),
+    /// The time in which a prepared session is to be registered is over.
+    PreparationOverdue,
     /// A session's processes can't be killed.
     SessionStuck(SessionId),
     /// Admits nobody from here on, if no session lives; the coordinator is told.

@@ -38,6 +38,7 @@ pub mod lease;
 pub mod messages;
 pub mod plan;
 pub mod preparation;
+pub mod prepared;
 pub mod preparing;
 pub mod publication;
 pub mod reclaim;

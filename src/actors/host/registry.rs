@@ -13,6 +13,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use super::generation::GenerationContext;
 use super::messages::{HostMessage, LinkMessage, RegistryMessage, SessionMessage};
+use super::prepared::PreparedSession;
 use super::records::Records;
 use super::session::{Session, SessionArguments, open};
 use crate::actors::{self, ended};
@@ -55,6 +56,7 @@ struct Live {
 pub struct RegistryState {
     arguments: RegistryArguments,
     sessions: BTreeMap<SessionId, Live>,
+    prepared: Option<PreparedSession>,
     closing: bool,
 }
 
@@ -71,7 +73,8 @@ impl Actor for Registry {
         _: ActorRef<RegistryMessage>,
         arguments: RegistryArguments,
     ) -> Result<RegistryState, ActorProcessingErr> {
-        Ok(RegistryState { arguments, sessions: BTreeMap::new(), closing: false })
+        let prepared = PreparedSession::order(&arguments.generation, &arguments.link);
+        Ok(RegistryState { arguments, sessions: BTreeMap::new(), prepared, closing: false })
     }
 
     async fn handle(
@@ -97,8 +100,19 @@ impl Actor for Registry {
                 }
             },
             RegistryMessage::Started { session, exec, guest_pid } => state.started(session, exec, guest_pid).await,
+            RegistryMessage::ExecEnded(session, outcome) if state.is_prepared(&session) => {
+                tracing::warn!(%session, ?outcome, "a prepared session ended");
+                state.forget_prepared(&session).await;
+            }
             RegistryMessage::ExecEnded(session, outcome) => {
                 state.tell(&session, SessionEvent::ExecEnded(outcome.into()))
+            }
+            RegistryMessage::PreparationOverdue => {
+                if let Some(prepared) = &state.prepared {
+                    tracing::info!(session = %prepared.session, "nobody registers for the prepared session");
+                    let order = CoordinatorOrder::KillSession { session: prepared.session.clone() };
+                    state.arguments.link.cast(LinkMessage::Order(order, Vec::new()))?;
+                }
             }
             RegistryMessage::SessionClosed(session) => state.closed(session).await?,
             RegistryMessage::SessionStuck(session) => {
@@ -184,7 +198,14 @@ impl RegistryState {
         if self.closing {
             return answer(channel, CoordinatorMessage::Refused(Refusal::GoingDown));
         }
-        let session = SessionId::mint();
+        let session = match &self.prepared {
+            Some(prepared) if prepared.serves(&request) => prepared.session.clone(),
+            Some(_) => {
+                myself.send_after(FIRST_MESSAGE, || RegistryMessage::PreparationOverdue);
+                SessionId::mint()
+            }
+            None => SessionId::mint(),
+        };
         let generation = self.arguments.generation.clone();
         let process = match admit(&generation.grant(), &session, &request, configuration.as_ref()) {
             Ok(process) => process,
@@ -195,8 +216,11 @@ impl RegistryState {
             Err(other) => return answer(channel, CoordinatorMessage::Refused(Refusal::Invalid(other.to_string()))),
         };
         let summary = summarise(&session, &client, pid, &request, &process);
-        let record = SessionRecord { id: session.clone(), client, registered_at: summary.since, process: None };
-        if let Err(error) = self.arguments.store.apply(vec![Change::RegisterSession(record)]).await {
+        let record =
+            SessionRecord { id: session.clone(), client: Some(client), registered_at: summary.since, process: None };
+        let prepared = self.prepared.take_if(|prepared| prepared.session == session);
+        let change = if prepared.is_some() { Change::AdoptSession(record) } else { Change::RegisterSession(record) };
+        if let Err(error) = self.arguments.store.apply(vec![change]).await {
             // A new session is refused only by a generation that is ending for another reason.
             if let WriteError::Refused(refusal) = &error {
                 tracing::info!(%refusal, "a session comes too late");
@@ -206,14 +230,20 @@ impl RegistryState {
             let refusal = Refusal::Invalid(format!("the session can't be recorded: {error}"));
             return answer(channel, CoordinatorMessage::Refused(refusal));
         }
-        match self.spawn(myself, &session, channel, request.terminal, process).await {
+        let started = prepared.as_ref().and_then(|prepared| prepared.started);
+        match self.spawn(myself, &session, channel, request.terminal, process, prepared).await {
             Ok(actor) => {
                 tracing::info!(%session, client = %summary.client, pid, command = ?summary.command, "session opened");
                 self.sessions.insert(session.clone(), Live { actor, summary });
+                if started.is_some() {
+                    self.tell(&session, SessionEvent::Started);
+                }
                 self.arguments.coordinator.cast(HostMessage::Event(Event::SessionOpened(session))).ok();
             }
             Err(error) => {
                 tracing::error!(%session, error = &*error, "a session can't be started");
+                let order = CoordinatorOrder::KillSession { session: session.clone() };
+                self.arguments.link.cast(LinkMessage::Order(order, Vec::new())).ok();
                 self.arguments.store.apply(vec![Change::EndSession(session)]).await.ok();
             }
         }
@@ -226,9 +256,18 @@ impl RegistryState {
         channel: ServerChannel,
         terminal: Terminal,
         process: GuestProcess,
+        prepared: Option<PreparedSession>,
     ) -> Result<ActorRef<SessionMessage>, Box<dyn std::error::Error + Send + Sync>> {
-        let (streams, handed) = open(terminal)?;
-        let order = CoordinatorOrder::StartSession { session: session.clone(), process };
+        let (streams, order, handed) = match prepared {
+            Some(PreparedSession { streams, .. }) => {
+                streams.resize(terminal)?;
+                (streams, CoordinatorOrder::BeginSession { session: session.clone() }, Vec::new())
+            }
+            None => {
+                let (streams, handed) = open(terminal)?;
+                (streams, CoordinatorOrder::StartSession { session: session.clone(), process }, handed)
+            }
+        };
         self.arguments.link.cast(LinkMessage::Order(order, handed))?;
         let arguments = SessionArguments {
             session: session.clone(),
@@ -240,8 +279,22 @@ impl RegistryState {
         Ok(actors::spawn(myself, Session, arguments).await?)
     }
 
+    fn is_prepared(&self, session: &SessionId) -> bool {
+        self.prepared.as_ref().is_some_and(|prepared| prepared.session == *session)
+    }
+
+    async fn forget_prepared(&mut self, session: &SessionId) {
+        self.prepared = None;
+        if let Err(error) = self.arguments.store.apply(vec![Change::EndSession(session.clone())]).await {
+            tracing::error!(%session, error = &error as &dyn std::error::Error, "a session's end can't be recorded");
+        }
+    }
+
     async fn started(&mut self, session: SessionId, exec: InnerProcess, guest_pid: i32) {
-        self.tell(&session, SessionEvent::Started);
+        match &mut self.prepared {
+            Some(prepared) if prepared.session == session => prepared.started = Some((exec, guest_pid)),
+            _ => self.tell(&session, SessionEvent::Started),
+        }
         let Some(exec) = self.arguments.generation.outer_process(&exec) else { return };
         let change = Change::StartSession(session.clone(), SessionProcess { exec, guest_pid });
         if let Err(error) = self.arguments.store.apply(vec![change]).await {

@@ -5,8 +5,8 @@
 //! then stops the actor. Should the actor die before, the supervisor ends the session's processes by the
 //! guest process id that it was told.
 //!
-//! The guest process is `lazaret-guest session`, which gives the session a pid namespace of its own, so
-//! that killing it ends exactly this session's processes. Killing the client would end none of them.
+//! The guest process is `lazaret-guest session`, the wrapper, which keeps the session's process tree together
+//! and kills it when its [`lifeline`](crate::wire::lifeline) is hung up. Killing the client would end none of it.
 
 mod client;
 
@@ -28,6 +28,8 @@ use crate::domain::runtime::GuestProcess;
 use crate::domain::session::ControlEvent;
 use crate::wire::lease::ExecOutcome;
 
+/// How long a wrapper may take to end its session's processes before it is killed and init sweeps them up.
+const WRAPPER_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a client may take to end after its guest process was killed, or to start the guest process
 /// after the session was told to end.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -40,6 +42,8 @@ pub struct ExecArguments {
     pub session: SessionId,
     /// What to run.
     pub process: GuestProcess,
+    /// When to run it.
+    pub begin: Begin,
     /// The terminal, or the three standard streams.
     pub streams: Vec<OwnedFd>,
     /// The sandbox.
@@ -50,19 +54,43 @@ pub struct ExecArguments {
     pub children: Children,
 }
 
+/// When a session's command begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begin {
+    /// As soon as its wrapper is there.
+    AtOnce,
+    /// With [`ExecMessage::Begin`].
+    OnOrder,
+}
+
+/// What became of a session's process tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tree {
+    /// Its wrapper ended it.
+    Ended,
+    /// Its wrapper did not say so.
+    Unknown,
+}
+
 /// What an exec actor is told.
 pub enum ExecMessage {
-    /// From the watching task: the guest process runs.
-    Started {
+    /// From the watching task: the guest process exists.
+    Created {
         /// Its id in the sandbox's root pid namespace.
         guest_pid: i32,
     },
+    /// From the watching task: the guest process can take signals.
+    Ready,
     /// From the watching task: the client ended.
-    Ended(ExecOutcome),
+    Ended(ExecOutcome, Tree),
+    /// Let the command begin.
+    Begin,
     /// Deliver a terminal event.
     Signal(ControlEvent),
     /// End the session's whole process tree.
     Kill,
+    /// The wrapper had its time to end it.
+    WrapperExpired,
     /// The client had its time to end.
     KillExpired,
 }
@@ -77,6 +105,7 @@ pub struct ExecState {
     streams: Streams,
     client: Option<Client>,
     guest_pid: Option<i32>,
+    ready: bool,
     killed: bool,
     began: Instant,
 }
@@ -94,15 +123,20 @@ impl Actor for Exec {
         myself: ActorRef<Self::Msg>,
         arguments: ExecArguments,
     ) -> Result<Self::State, ActorProcessingErr> {
-        let ExecArguments { supervisor, session, process, streams, sandbox, directory, children } = arguments;
+        let ExecArguments { supervisor, session, process, begin, streams, sandbox, directory, children } = arguments;
         let kind = if process.interactive { Streams::Terminal } else { Streams::Pipes };
         let began = Instant::now();
         let started = client::start(&process, streams, &sandbox, &directory, &children, &myself);
         let client = match started {
-            Ok(client) => Some(client),
+            Ok(client) => {
+                if begin == Begin::AtOnce {
+                    myself.cast(ExecMessage::Begin)?;
+                }
+                Some(client)
+            }
             Err(error) => {
                 let text = crate::core::supervision::Failure::of(&error).causes.join(": ");
-                myself.cast(ExecMessage::Ended(ExecOutcome::NotStarted(text)))?;
+                myself.cast(ExecMessage::Ended(ExecOutcome::NotStarted(text), Tree::Ended))?;
                 None
             }
         };
@@ -115,6 +149,7 @@ impl Actor for Exec {
             streams: kind,
             client,
             guest_pid: None,
+            ready: false,
             killed: false,
             began,
         })
@@ -127,20 +162,27 @@ impl Actor for Exec {
         state: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            ExecMessage::Started { guest_pid } => {
+            ExecMessage::Created { guest_pid } => {
                 state.guest_pid = Some(guest_pid);
-                if let Some(client) = &state.client {
-                    debug!(elapsed_us = state.began.elapsed().as_micros(), session = %state.session, "session started");
-                    state.news(SessionNews::Started { exec: client.process, guest_pid })?;
-                }
-                if state.killed {
-                    state.kill_guest(guest_pid);
+                state.started()?;
+            }
+            ExecMessage::Ready => {
+                state.ready = true;
+                state.started()?;
+            }
+            ExecMessage::Begin => {
+                if let Some(Err(error)) = state.client.as_mut().map(Client::begin) {
+                    debug!(%error, "the wrapper ended before it was to begin");
                 }
             }
-            ExecMessage::Ended(outcome) => {
-                if let (ExecOutcome::ClientKilled(_), Some(guest_pid)) = (&outcome, state.guest_pid) {
-                    // Nobody has waited for the guest process, so that its id is still its own.
-                    state.kill_guest(guest_pid);
+            ExecMessage::Ended(outcome, tree) => {
+                if tree == Tree::Unknown
+                    && let Some(guest_pid) = state.guest_pid
+                {
+                    // Nobody has waited for the guest process of a client that was killed, so that its id
+                    // is still its own.
+                    let killed = matches!(outcome, ExecOutcome::ClientKilled(_)).then_some(guest_pid);
+                    control::sweep(state.sandbox.clone(), state.children.clone(), killed);
                 }
                 // From here on the guest process id may belong to another process.
                 state.guest_pid = None;
@@ -152,12 +194,19 @@ impl Actor for Exec {
             ExecMessage::Signal(event) => state.deliver(event),
             ExecMessage::Kill if !state.killed => {
                 state.killed = true;
-                if let Some(guest_pid) = state.guest_pid {
-                    state.kill_guest(guest_pid);
+                if let Some(client) = &state.client {
+                    client.hang_up();
                 }
+                myself.send_after(WRAPPER_TIMEOUT, || ExecMessage::WrapperExpired);
                 myself.send_after(KILL_TIMEOUT, || ExecMessage::KillExpired);
             }
             ExecMessage::Kill => {}
+            ExecMessage::WrapperExpired => {
+                if let Some(guest_pid) = state.guest_pid {
+                    warn!(session = %state.session, "the session's wrapper does not end it and is killed");
+                    control::sweep(state.sandbox.clone(), state.children.clone(), Some(guest_pid));
+                }
+            }
             ExecMessage::KillExpired => {
                 if let Some(client) = &state.client {
                     warn!(session = %state.session, "the session's client does not end and is killed");
@@ -174,9 +223,11 @@ impl ExecState {
         Ok(self.supervisor.cast(SupervisorMessage::Session(self.session.clone(), news))?)
     }
 
-    /// Ends the session's process tree. The client then ends by itself.
-    fn kill_guest(&self, guest_pid: i32) {
-        self.signal_guest(guest_pid, Signal::KILL);
+    /// Reports that the session runs, once both its process id is known and its signals are in good hands.
+    fn started(&self) -> Result<(), ActorProcessingErr> {
+        let (Some(client), Some(guest_pid), true) = (&self.client, self.guest_pid, self.ready) else { return Ok(()) };
+        debug!(elapsed_us = self.began.elapsed().as_micros(), session = %self.session, "session started");
+        self.news(SessionNews::Started { exec: client.process, guest_pid })
     }
 
     fn signal_guest(&self, guest_pid: i32, signal: Signal) {

@@ -4,14 +4,13 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 
 use ractor::{ActorId, ActorRef, SpawnErr};
-use rustix::process::Signal;
-use tracing::{debug, warn};
+use tracing::debug;
 
 use super::children::Children;
-use super::exec::{Exec, ExecArguments, ExecMessage};
+use super::exec::{Begin, Exec, ExecArguments, ExecMessage};
 use super::messages::{SupervisorMessage, spawn};
 use super::runsc::command::Sandbox;
-use super::runsc::control::{self, Target};
+use super::runsc::control;
 use crate::domain::ids::SessionId;
 use crate::domain::runtime::GuestProcess;
 use crate::domain::session::ControlEvent;
@@ -71,6 +70,7 @@ impl Sessions {
         supervisor: &ActorRef<SupervisorMessage>,
         session: SessionId,
         process: GuestProcess,
+        begin: Begin,
         streams: Vec<OwnedFd>,
     ) -> Result<Start, SpawnErr> {
         if self.live.contains_key(&session) {
@@ -84,6 +84,7 @@ impl Sessions {
             supervisor: supervisor.clone(),
             session: session.clone(),
             process,
+            begin,
             streams,
             sandbox: self.sandbox.clone(),
             directory: self.sandbox.exec_directory(self.begun),
@@ -97,6 +98,11 @@ impl Sessions {
     /// Delivers a terminal event to a session.
     pub(super) fn signal(&self, session: &SessionId, event: ControlEvent) {
         self.tell(session, ExecMessage::Signal(event));
+    }
+
+    /// Lets a prepared session's command begin.
+    pub(super) fn begin(&self, session: &SessionId) {
+        self.tell(session, ExecMessage::Begin);
     }
 
     /// Ends a session's process tree.
@@ -146,12 +152,6 @@ impl Sessions {
     /// Ends the processes of a session whose actor is gone.
     pub(super) fn abandon(&self, session: &SessionId) {
         let Some(guest_pid) = self.live.get(session).and_then(|entry| entry.guest_pid) else { return };
-        let (sandbox, children) = (self.sandbox.clone(), self.children.clone());
-        tokio::spawn(async move {
-            let killed = control::signal(&sandbox, &children, Target::Process(guest_pid), Signal::KILL);
-            if let Err(error) = killed.await {
-                warn!(%error, "a session without an actor could not be ended");
-            }
-        });
+        control::sweep(self.sandbox.clone(), self.children.clone(), Some(guest_pid));
     }
 }

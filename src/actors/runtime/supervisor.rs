@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 use tracing::{debug, error, info, warn};
 
 use super::children::Children;
+use super::exec::Begin;
 use super::helper::{Helper, HelperArguments, HelperMessage, PreparedHelper};
 use super::lease::{LeaseArguments, LeaseLink, LeaseMessage};
 use super::messages::{ReceivedOrder, SessionNews, SupervisorMessage, spawn};
@@ -73,11 +74,20 @@ pub struct SupervisorState {
     mounts: ActorRef<MountsMessage>,
     runsc: ActorRef<RunscMessage>,
     sessions: Sessions,
+    /// A session that is to start with the sandbox.
+    prepared: Option<Prepared>,
     /// Set when the sandbox is gone but its sessions' clients are still ending.
     sandbox_gone: Option<Event>,
     /// Why the sandbox is lost.
     lost: Option<String>,
     deadline: Option<JoinHandle<()>>,
+}
+
+/// A session whose process waits for the sandbox.
+struct Prepared {
+    session: SessionId,
+    process: GuestProcess,
+    streams: Vec<OwnedFd>,
 }
 
 /// The root actor.
@@ -123,6 +133,7 @@ impl Actor for Supervisor {
             mounts,
             runsc,
             sessions: Sessions::new(sandbox, children),
+            prepared: None,
             sandbox_gone: None,
             lost: None,
             deadline: None,
@@ -207,6 +218,12 @@ impl SupervisorState {
             Effect::PrepareNamespace => drop(self.network.cast(NetworkMessage::Prepare)),
             Effect::InstallPolicy => drop(self.network.cast(NetworkMessage::Install)),
             Effect::StartSandbox => drop(self.runsc.cast(RunscMessage::Start)),
+            Effect::StartPreparedSession => {
+                if let Some(Prepared { session, process, streams }) = self.prepared.take() {
+                    let start = self.sessions.start(myself, session.clone(), process, Begin::OnOrder, streams).await?;
+                    self.answer_start(session, start)?;
+                }
+            }
             Effect::ReportBuildFailed(Failure { causes, hints }) => {
                 warn!(?causes, "the build failed");
                 self.report(SupervisorReport::BuildFailed { causes, hints })?;
@@ -216,7 +233,10 @@ impl SupervisorState {
                 self.lost = Some(cause.clone());
                 self.report(SupervisorReport::SandboxLost { cause })?;
             }
-            Effect::EndSandbox => self.end(myself, &self.runsc, RunscMessage::End),
+            Effect::EndSandbox => {
+                self.prepared = None;
+                self.end(myself, &self.runsc, RunscMessage::End);
+            }
             Effect::Unmount => self.end(myself, &self.mounts, MountsMessage::Unmount),
             Effect::EndHelper => self.end(myself, &self.helper, HelperMessage::End),
             Effect::RemoveStorage => {
@@ -267,8 +287,18 @@ impl SupervisorState {
             CoordinatorOrder::StartSession { session, process } => {
                 self.start_session(myself, session, process, fds).await?;
             }
+            CoordinatorOrder::PrepareSession { session, process } if self.phase.takes_preparations() => {
+                self.prepared = Some(Prepared { session, process, streams: fds });
+            }
+            CoordinatorOrder::PrepareSession { session, .. } => {
+                self.answer_start(session, Start::Refused("the sandbox is not being built"))?;
+            }
+            CoordinatorOrder::BeginSession { session } => self.sessions.begin(&session),
             CoordinatorOrder::SignalSession { session, event } => self.sessions.signal(&session, event),
-            CoordinatorOrder::KillSession { session } => self.sessions.kill(&session),
+            CoordinatorOrder::KillSession { session } => {
+                self.prepared.take_if(|prepared| prepared.session == session);
+                self.sessions.kill(&session);
+            }
             CoordinatorOrder::TearDown => self.step(myself, Event::TearDownOrdered, None).await?,
         }
         Ok(())
@@ -282,10 +312,15 @@ impl SupervisorState {
         streams: Vec<OwnedFd>,
     ) -> Result<(), ActorProcessingErr> {
         let start = if self.phase.serves_sessions() {
-            self.sessions.start(myself, session.clone(), process, streams).await?
+            self.sessions.start(myself, session.clone(), process, Begin::AtOnce, streams).await?
         } else {
             Start::Refused("the sandbox is not ready")
         };
+        self.answer_start(session, start)
+    }
+
+    /// Reports a session that was not started.
+    fn answer_start(&self, session: SessionId, start: Start) -> Result<(), ActorProcessingErr> {
         match start {
             Start::Begun => Ok(()),
             Start::Already => {

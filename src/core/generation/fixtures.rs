@@ -32,7 +32,7 @@ fn fixed<T: std::str::FromStr<Err: fmt::Debug>>(digit: char) -> T {
 }
 
 pub(crate) fn session(digit: char) -> SessionRecord {
-    SessionRecord { id: fixed(digit), client: fixed(digit), registered_at: 1_700_000_001, process: None }
+    SessionRecord { id: fixed(digit), client: Some(fixed(digit)), registered_at: 1_700_000_001, process: None }
 }
 
 pub(crate) fn session_process() -> SessionProcess {
@@ -169,7 +169,7 @@ pub(crate) fn serving() -> GenerationDocument {
     accept(Some(document), &[Change::RegisterSession(record), started])
 }
 
-/// Every document that can be reached by single changes of one generation with one session.
+/// Every document that can be reached by single changes of one generation with one session, prepared or not.
 ///
 /// The directories and the anchor are left out: tables test them, and each behaves much like another that is in.
 pub(crate) fn reachable() -> Vec<GenerationDocument> {
@@ -181,6 +181,8 @@ pub(crate) fn reachable() -> Vec<GenerationDocument> {
         Change::AttestNetwork(attestation()),
         Change::AcceptProbe(probe(true)),
         Change::Publish,
+        Change::PrepareSession(record.clone()),
+        Change::AdoptSession(record.clone()),
         Change::RegisterSession(record.clone()),
         Change::StartSession(record.id.clone(), session_process()),
         Change::EndSession(record.id),
@@ -228,7 +230,8 @@ impl Serialize for Key<'_> {
                 Intent::Released => 2,
             })
             .collect();
-        let sessions: Vec<bool> = document.sessions.values().map(|session| session.process.is_some()).collect();
+        let sessions: Vec<_> =
+            document.sessions.values().map(|session| (session.client.is_some(), session.process.is_some())).collect();
         let evidence = (document.readiness.is_some(), document.probe.is_some());
         (document.decision, document.release, intents, sessions, evidence).serialize(serializer)
     }

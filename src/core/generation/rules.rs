@@ -27,6 +27,8 @@ pub fn apply(document: Option<GenerationDocument>, change: &Change) -> Result<Ge
         Change::AttestNetwork(attestation) => step.attest_network(attestation)?,
         Change::AcceptProbe(report) => step.accept_probe(report)?,
         Change::Publish => step.publish()?,
+        Change::PrepareSession(record) => step.prepare_session(record)?,
+        Change::AdoptSession(record) => step.adopt_session(record)?,
         Change::RegisterSession(record) => step.register_session(record)?,
         Change::StartSession(session, process) => step.start_session(session, process)?,
         Change::EndSession(session) => step.end_session(session)?,
@@ -233,18 +235,48 @@ impl Step<'_> {
         Ok(())
     }
 
-    fn register_session(self, record: &SessionRecord) -> Result<(), Refusal> {
-        self.during(&[Decision::Published])?;
-        let sessions = &mut self.document.sessions;
-        if sessions.values().any(|known| known.id == record.id || known.client == record.client) {
+    fn prepare_session(self, record: &SessionRecord) -> Result<(), Refusal> {
+        self.during(&[Decision::Starting])?;
+        if self.document.sessions.contains_key(&record.id) {
             return Err(Refusal::SessionExists { session: record.id.clone() });
         }
-        sessions.insert(record.id.clone(), SessionRecord { process: None, ..record.clone() });
+        let prepared = SessionRecord { client: None, process: None, ..record.clone() };
+        self.document.sessions.insert(record.id.clone(), prepared);
         Ok(())
     }
 
+    /// The process may be known already; it stays.
+    fn adopt_session(self, record: &SessionRecord) -> Result<(), Refusal> {
+        self.during(&[Decision::Published])?;
+        let Some(prepared) = self.document.sessions.get(&record.id) else {
+            return Err(Refusal::NoSession { session: record.id.clone() });
+        };
+        if prepared.client.is_some() || self.has_session(&record.client) {
+            return Err(Refusal::SessionExists { session: record.id.clone() });
+        }
+        let adopted = SessionRecord { process: prepared.process.clone(), ..record.clone() };
+        self.document.sessions.insert(record.id.clone(), adopted);
+        Ok(())
+    }
+
+    fn register_session(self, record: &SessionRecord) -> Result<(), Refusal> {
+        self.during(&[Decision::Published])?;
+        if self.document.sessions.contains_key(&record.id) || self.has_session(&record.client) {
+            return Err(Refusal::SessionExists { session: record.id.clone() });
+        }
+        let registered = SessionRecord { process: None, ..record.clone() };
+        self.document.sessions.insert(record.id.clone(), registered);
+        Ok(())
+    }
+
+    /// Tells whether this client has a session; a client that is not given has none.
+    fn has_session(&self, client: &Option<ClientCliId>) -> bool {
+        client.is_some() && self.document.sessions.values().any(|known| known.client == *client)
+    }
+
+    /// Before publication only a prepared session can start, since there is no other.
     fn start_session(self, session: &SessionId, process: &SessionProcess) -> Result<(), Refusal> {
-        self.during(&[Decision::Published, Decision::TearingDown])?;
+        self.during(&[Decision::Starting, Decision::Published, Decision::TearingDown])?;
         let Some(record) = self.document.sessions.get_mut(session) else {
             return Err(Refusal::NoSession { session: session.clone() });
         };
@@ -256,7 +288,7 @@ impl Step<'_> {
     }
 
     fn end_session(self, session: &SessionId) -> Result<(), Refusal> {
-        self.during(&[Decision::Published, Decision::TearingDown, Decision::Recovering])?;
+        self.during(&[Decision::Starting, Decision::Published, Decision::TearingDown, Decision::Recovering])?;
         self.document.sessions.remove(session);
         Ok(())
     }

@@ -182,6 +182,24 @@ fn sessions_live_only_in_a_published_generation_and_one_per_client() {
 }
 
 #[test]
+fn a_prepared_session_is_nobodys_until_it_is_adopted_after_publication() {
+    let prepare = Change::PrepareSession(session('1'));
+    let started = Change::StartSession(session('1').id, session_process());
+    let adopt = Change::AdoptSession(session('1'));
+    let prepared = accept(None, life(1).iter().take(1).flatten().chain([&prepare, &started]));
+    assert_eq!(prepared.sessions[&session('1').id].client, None);
+    assert!(matches!(refuse(&prepared, adopt.clone()), Refusal::Decision { .. }));
+    assert!(matches!(refuse(&prepared, prepare.clone()), Refusal::SessionExists { .. }));
+    let published = accept(Some(prepared), life(1).iter().skip(1).flatten());
+    assert!(matches!(refuse(&published, Change::PrepareSession(session('2'))), Refusal::Decision { .. }));
+    assert!(matches!(refuse(&published, Change::RegisterSession(session('1'))), Refusal::SessionExists { .. }));
+    assert!(matches!(refuse(&published, Change::AdoptSession(session('2'))), Refusal::NoSession { .. }));
+    let adopted = accept(Some(published), [&adopt]);
+    assert_eq!(adopted.sessions[&session('1').id], SessionRecord { process: Some(session_process()), ..session('1') });
+    assert!(matches!(refuse(&adopted, adopt), Refusal::SessionExists { .. }));
+}
+
+#[test]
 fn a_lease_is_released_in_the_order_of_fr_17() {
     let published = accept(None, life(1).iter().flatten());
     let down = accept(Some(published.clone()), &[Change::BeginTearDown(EndReason::Down)]);
@@ -232,7 +250,8 @@ fn every_reachable_document_keeps_the_invariants() {
             assert!(document.readiness.is_some() && document.probe.is_some(), "{}", context());
         }
         let session_phases = [Decision::Published, Decision::TearingDown, Decision::Recovering];
-        assert!(document.sessions.is_empty() || session_phases.contains(&document.decision), "{}", context());
+        let admitted = document.sessions.values().any(|session| session.client.is_some());
+        assert!(!admitted || session_phases.contains(&document.decision), "{}", context());
         if mounts().any(owned) {
             assert!(left(&Participant::Lease), "a mount without its lease: {}", context());
             assert!(left(&Participant::RuntimeSupervisor), "a mount without its namespace: {}", context());

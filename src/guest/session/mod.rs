@@ -1,20 +1,28 @@
-//! `lazaret-guest session`: one session's process in a pid namespace of its own.
+//! `lazaret-guest session`: one session's command, with whoever keeps its process tree together.
 //!
 //! ```text
-//! runsc exec ─ wrapper            what runsc started: passes signals in and the status out
-//!                └─ leader        process 1 of the session's pid namespace, with its own /proc: reaps
-//!                     └─ command  own process group, in the foreground of the terminal
+//! runsc exec ─ wrapper      leads the terminal's session; hands signals in and the status out
+//!                └─ command  own process group, in the foreground of the terminal
+//!                     └─ …   whoever loses its parent becomes the wrapper's child
 //! ```
 //!
-//! The leader dies with the wrapper (PDEATHSIG), and a pid namespace dies with its process 1, so
-//! one SIGKILL of the wrapper ends everything that the session ever started, however it was
-//! daemonised, and nothing else.
+//! The wrapper is the subreaper of all that descends from it (PR_SET_CHILD_SUBREAPER(2const)), so that
+//! nothing that the command starts, however it is daemonised, gets out of its reach: when the session
+//! ends, [`tree`] kills it all. Should the wrapper itself be killed, what is left behind becomes init's
+//! child, and [`init`](super::init) does the same when it is told to.
+//!
+//! All sessions are in the sandbox's one pid namespace. In a namespace of its own, which would do the
+//! killing in one stroke, a session's shell is not in that of its terminal session's leader, which
+//! runsc starts in the sandbox's; this gVisor then makes a process group anew when both a shell and
+//! its child set it, as all do, and the terminal stays with the old one (journal 0008).
+//!
+//! [`lifeline`](crate::wire::lifeline) is how the Runtime Supervisor lets the command begin and has the session end.
 
 mod command;
+pub(in crate::guest) mod events;
 mod exec;
-mod leader;
 mod privileges;
-pub(in crate::guest) mod signals;
+pub(in crate::guest) mod tree;
 mod wrapper;
 
 use nix::errno::Errno;

@@ -15,7 +15,7 @@ use crate::domain::runtime::GuestProcess;
 /// the bounding set already says how far a privileged program can get.
 pub(super) fn drop_to(process: &GuestProcess) -> Result<(), SessionError> {
     let keep = agent_set(AGENT);
-    // Thirty calls are cheaper here than reading the set from the session's fresh `/proc`.
+    // Thirty calls are cheaper here than reading the set from `/proc`.
     for number in 0..u64::BITS {
         let capability = CapabilitySet::from_bits_retain(1 << number);
         if keep.contains(capability) {
@@ -60,6 +60,6 @@ mod tests {
             | CapabilitySet::NET_BIND_SERVICE
             | CapabilitySet::SYS_CHROOT;
         assert_eq!(agent_set(AGENT), expected);
-        assert_eq!(agent_set(SESSION_START), CapabilitySet::SYS_ADMIN | CapabilitySet::SETPCAP);
+        assert_eq!(agent_set(SESSION_START), CapabilitySet::SETPCAP);
     }
 }

@@ -8,12 +8,14 @@ use fs_err as fs;
 use nix::sys::signal::Signal;
 
 use super::Prison;
+use crate::harness::command::DEADLINE;
 use crate::harness::{Case, CaseResult, Need, Running, case, eventually, sessions, wait_until};
 
 pub fn cases() -> Vec<Case> {
     vec![
         case("escape_session_tree", &[Need::Sandbox], escape_session_tree),
-        case("escape_own_init", &[Need::Sandbox], escape_own_init),
+        case("escape_own_wrapper", &[Need::Sandbox], escape_own_wrapper),
+        case("escape_init", &[Need::Sandbox], escape_init),
         case("escape_output_flood", &[Need::Sandbox], escape_output_flood),
     ]
 }
@@ -54,7 +56,7 @@ sys.stdin.read()
 fn start(prison: &Prison, name: &str) -> Result<Running> {
     let running = prison.environment.lazaret(["run", "--", "python3", "-c", DAEMONS, name]).spawn()?;
     for file in signs(prison, name) {
-        wait_until("the daemon lives", PATIENCE, || file.exists())?;
+        wait_until("the daemon lives", DEADLINE, || file.exists())?;
     }
     Ok(running)
 }
@@ -97,39 +99,60 @@ fn escape_session_tree() -> CaseResult {
     expect_alive(&prison, "stays")?;
     let status = sessions::status(&prison.environment, &[])?;
     ensure!(status["sessions"].as_array().is_some_and(|live| live.len() == 1), "{status}");
-    // A session sees no process of another.
-    let seen = prison.shell("ls /proc | grep -c '^[0-9]'; cat /proc/*/cmdline | tr '\\0' ' '")?;
-    ensure!(!seen.contains("stays"), "another session's processes are seen: {seen}");
     ensure!(stays.is_running()?);
     Ok(())
 }
 
-/// Root in a session ends its own init, and with it only itself.
-fn escape_own_init() -> CaseResult {
+fn generation(prison: &Prison) -> Result<serde_json::Value> {
+    Ok(sessions::status(&prison.environment, &[])?["generation"].clone())
+}
+
+/// Root in a session kills or stops the process that keeps its tree together, and leaves daemons behind.
+fn escape_own_wrapper() -> CaseResult {
     let prison = Prison::new("root", "")?;
     let mut stays = start(&prison, "stays")?;
-    let generation =
-        |prison: &Prison| -> Result<_> { Ok(sessions::status(&prison.environment, &[])?["generation"].clone()) };
     let before = generation(&prison)?;
-    for attack in
-        ["sleep 100 & kill -9 -1; exit 1", "kill -9 1; sleep 5", "for p in $(seq 1 300); do kill -9 $p; done; sleep 5"]
-    {
-        let output = prison.environment.in_sandbox(attack).deadline(PATIENCE).run()?;
-        ensure!(output.code() != 0, "the session went on: {output}");
-    }
-    // A stopped init can't see its session end; the client's end is enough.
-    let stopped = prison.environment.in_sandbox("kill -STOP 1; echo stopped; exec sleep 1000").spawn()?;
+    fs::write(prison.environment.project().join("daemons.py"), DAEMONS)?;
+    let daemons =
+        |name: &str| format!("python3 daemons.py {name} < /dev/zero > /dev/null & until [ -e {name}-2 ]; do :; done");
+    // The wrapper is the parent of the session's command.
+    let killed = prison.environment.in_sandbox(&format!("{}; kill -9 $PPID; sleep 5", daemons("killed")));
+    let output = killed.deadline(PATIENCE).run()?;
+    ensure!(output.code() != 0, "the session went on: {output}");
+    expect_dead(&prison, "killed")?;
+    // A stopped wrapper can't see its session end; the client's end is enough.
+    let stop = format!("{}; kill -STOP $PPID; echo stopped; exec sleep 1000", daemons("stopped"));
+    let stopped = prison.environment.in_sandbox(&stop).spawn()?;
     stopped.wait_stdout("stopped\n", PATIENCE)?;
     drop(stopped);
     let alone = || {
         let status = sessions::status(&prison.environment, &[]).ok();
         status.is_some_and(|status| status["sessions"].as_array().is_some_and(|live| live.len() == 1))
     };
-    wait_until("the session with the stopped init is gone", PATIENCE, alone)?;
+    wait_until("the session with the stopped wrapper is gone", PATIENCE, alone)?;
+    expect_dead(&prison, "stopped")?;
     expect_alive(&prison, "stays")?;
     ensure!(stays.is_running()?);
     ensure!(generation(&prison)? == before, "the sandbox was started anew");
     ensure!(prison.shell("echo works")? == "works\n");
+    Ok(())
+}
+
+/// Root kills all it can, and at last the sandbox's own init, which takes the sandbox with it and nothing else.
+fn escape_init() -> CaseResult {
+    let prison = Prison::new("root", "")?;
+    let stays = start(&prison, "stays")?;
+    let before = generation(&prison)?;
+    let output = prison.environment.in_sandbox("sleep 100 & kill -9 -1; exit 1").deadline(PATIENCE).run()?;
+    ensure!(output.code() != 0, "the session went on: {output}");
+    expect_dead(&prison, "stays")?;
+    stays.wait(PATIENCE)?.expect_code(137)?;
+    ensure!(prison.shell("echo works")? == "works\n");
+    ensure!(generation(&prison)? == before, "the sandbox was started anew");
+    let output = prison.environment.in_sandbox("kill -9 1; sleep 5").deadline(PATIENCE).run()?;
+    output.expect_code(125)?.expect_stderr("the sandbox was lost")?;
+    ensure!(prison.shell("echo works again")? == "works again\n");
+    ensure!(generation(&prison)? != before, "the sandbox survived its init");
     Ok(())
 }
 

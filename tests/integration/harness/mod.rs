@@ -55,22 +55,11 @@ pub struct Case {
     name: &'static str,
     needs: &'static [Need],
     run: fn() -> CaseResult,
-    /// Why a failure may be the known fault of something that is not ours, and is then tried again.
-    known_fault: Option<&'static str>,
-}
-
-impl Case {
-    /// Lets the case fail twice before it counts, since a known fault outside Lazaret, which
-    /// `docs/limits.md` describes, makes it fail now and then. Each failure is printed.
-    pub fn despite(mut self, fault: &'static str) -> Self {
-        self.known_fault = Some(fault);
-        self
-    }
 }
 
 /// Makes a case; it is reported as `CAPABILITY::NAME`.
 pub fn case(name: &'static str, needs: &'static [Need], run: fn() -> CaseResult) -> Case {
-    Case { name, needs, run, known_fault: None }
+    Case { name, needs, run }
 }
 
 /// Cases that need the machine for themselves hold this for writing, all others for reading.
@@ -107,19 +96,8 @@ fn run(name: &str, case: &Case) -> Result<Completion, Failed> {
         (Some(ALONE.read().unwrap_or_else(|poisoned| poisoned.into_inner())), None)
     };
     environment::enter_case(name);
-    // The chain of causes without anyhow's backtrace, which would bury it.
-    let causes =
-        |error: &anyhow::Error| error.chain().map(ToString::to_string).collect::<Vec<_>>().join("\n  because: ");
-    let mut failures_left = if case.known_fault.is_some() { 2 } else { 0 };
-    loop {
-        match (case.run)() {
-            Ok(()) => return Ok(Completion::Completed),
-            Err(error) if failures_left > 0 => {
-                failures_left -= 1;
-                let fault = case.known_fault.unwrap_or_default();
-                eprintln!("{name} failed, maybe by a known fault ({fault}), and is tried again:\n{}", causes(&error));
-            }
-            Err(error) => return Err(causes(&error).into()),
-        }
-    }
+    (case.run)().map(|()| Completion::Completed).map_err(|error| {
+        // The chain of causes without anyhow's backtrace, which would bury it.
+        error.chain().map(ToString::to_string).collect::<Vec<_>>().join("\n  because: ").into()
+    })
 }

@@ -2,15 +2,15 @@
 
 use anyhow::ensure;
 
+use super::NEEDS;
 use super::shell::{DEADLINE, Shell};
-use super::{JOB_CONTROL_RACE, NEEDS};
 use crate::harness::terminal::{END_OF_FILE, INTERRUPT, QUIT, SUSPEND};
 use crate::harness::{Case, CaseResult, Environment, case};
 
 pub fn cases() -> Vec<Case> {
     vec![
-        case("interrupt_quit_and_end_of_file", NEEDS, interrupt_quit_and_end_of_file).despite(JOB_CONTROL_RACE),
-        case("job_control", NEEDS, job_control).despite(JOB_CONTROL_RACE),
+        case("interrupt_quit_and_end_of_file", NEEDS, interrupt_quit_and_end_of_file),
+        case("job_control", NEEDS, job_control),
         case("a_command_without_a_shell_is_continued", NEEDS, without_a_shell),
         case("keys_typed_early_wait_for_the_program", NEEDS, keys_typed_early),
     ]

@@ -2,16 +2,16 @@
 
 use anyhow::ensure;
 
+use super::NEEDS;
 use super::shell::{DEADLINE, Shell};
-use super::{JOB_CONTROL_RACE, NEEDS};
 use crate::harness::terminal::{END_OF_FILE, INTERRUPT, QUIT, SUSPEND};
 use crate::harness::{Case, CaseResult, Environment, case};
 
 pub fn cases() -> Vec<Case> {
     vec![
-        case("case_c10_what_the_terminal_is_called", NEEDS, what_it_is_called).despite(JOB_CONTROL_RACE),
-        case("case_c10_tmux_inside", NEEDS, tmux_inside).despite(JOB_CONTROL_RACE),
-        case("case_c11_keys_in_a_terminal_made_inside", NEEDS, made_inside).despite(JOB_CONTROL_RACE),
+        case("case_c10_what_the_terminal_is_called", NEEDS, what_it_is_called),
+        case("case_c10_tmux_inside", NEEDS, tmux_inside),
+        case("case_c11_keys_in_a_terminal_made_inside", NEEDS, made_inside),
     ]
 }
 

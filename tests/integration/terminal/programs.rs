@@ -3,18 +3,18 @@
 use anyhow::ensure;
 use fs_err as fs;
 
+use super::NEEDS;
 use super::shell::{DEADLINE, Shell};
-use super::{JOB_CONTROL_RACE, NEEDS};
 use crate::harness::terminal::{END_OF_FILE, INTERRUPT, SUSPEND};
 use crate::harness::{Case, CaseResult, Environment, case, project};
 
 pub fn cases() -> Vec<Case> {
     vec![
-        case("less", NEEDS, less).despite(JOB_CONTROL_RACE),
-        case("case_c10_vim_with_suspend", NEEDS, vim).despite(JOB_CONTROL_RACE),
-        case("top", NEEDS, top).despite(JOB_CONTROL_RACE),
-        case("python_repl", NEEDS, python_repl).despite(JOB_CONTROL_RACE),
-        case("git_commit_with_an_editor", NEEDS, git_commit_with_an_editor).despite(JOB_CONTROL_RACE),
+        case("less", NEEDS, less),
+        case("case_c10_vim_with_suspend", NEEDS, vim),
+        case("top", NEEDS, top),
+        case("python_repl", NEEDS, python_repl),
+        case("git_commit_with_an_editor", NEEDS, git_commit_with_an_editor),
     ]
 }
 

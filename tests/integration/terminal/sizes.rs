@@ -2,16 +2,16 @@
 
 use anyhow::ensure;
 
+use super::NEEDS;
 use super::shell::{DEADLINE, Shell};
-use super::{JOB_CONTROL_RACE, NEEDS};
 use crate::harness::{Case, CaseResult, Environment, Need, Terminal, Tmux, case, leftovers};
 
 pub fn cases() -> Vec<Case> {
     vec![
         case("case_c18_the_size_is_right_at_once", NEEDS, right_at_once),
-        case("case_c18_each_client_has_its_own_size", NEEDS, each_client_has_its_own).despite(JOB_CONTROL_RACE),
-        case("case_c18_a_lost_sandbox_leaves_a_sane_terminal", NEEDS, lost_sandbox).despite(JOB_CONTROL_RACE),
-        case("a_resize_reaches_the_program", NEEDS, a_resize_reaches_the_program).despite(JOB_CONTROL_RACE),
+        case("case_c18_each_client_has_its_own_size", NEEDS, each_client_has_its_own),
+        case("case_c18_a_lost_sandbox_leaves_a_sane_terminal", NEEDS, lost_sandbox),
+        case("a_resize_reaches_the_program", NEEDS, a_resize_reaches_the_program),
         case("tmux_on_the_host_redraws", &[Need::Sandbox, Need::Program("tmux")], tmux_on_the_host),
     ]
 }

@@ -28,6 +28,7 @@ impl CoordinatorState {
             workspace: self.start.workspace.clone(),
             artifact: *artifact,
             places: self.places.clone(),
+            first: self.start.first.take(),
         };
         let store = self.store.clone();
         task::begin(myself, "beginning", async move {
@@ -73,9 +74,9 @@ impl CoordinatorState {
         }));
     }
 
-    pub(super) fn build(&self, myself: &ActorRef<HostMessage>) {
-        let Some(generation) = &self.generation else { return };
-        match plan::make(generation) {
+    pub(super) async fn build(&mut self, myself: &ActorRef<HostMessage>) {
+        let Some(generation) = self.generation.clone() else { return };
+        match plan::make(&generation) {
             Ok(planned) => {
                 for notice in planned.notices {
                     tracing::warn!(notice, "workspace");
@@ -83,6 +84,16 @@ impl CoordinatorState {
                 }
                 let order = CoordinatorOrder::Build(Box::new(planned.plan));
                 self.link.cast(LinkMessage::Order(order, Vec::new())).ok();
+                let arguments = RegistryArguments {
+                    generation,
+                    link: self.link.clone(),
+                    store: self.store.clone(),
+                    coordinator: myself.clone(),
+                };
+                match spawn(myself, Registry, arguments).await {
+                    Ok(registry) => self.registry = Some(registry),
+                    Err(error) => drop(myself.cast(HostMessage::Event(failed(&error)))),
+                }
             }
             Err(error) => {
                 let event = Event::Failed { causes: causes_of(&error), hints: error.hints() };

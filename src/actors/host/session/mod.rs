@@ -54,6 +54,16 @@ pub enum SessionStreams {
     },
 }
 
+impl SessionStreams {
+    /// Gives a terminal its size; pipes have none.
+    pub fn resize(&self, terminal: Terminal) -> io::Result<()> {
+        match (self, terminal) {
+            (Self::Terminal(master), Terminal::Interactive(size)) => pty::set_size(master.fd(), size),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Opens a session's streams and gives the supervisor's ends: the PTY slave, or standard input, output
 /// and error in this order.
 pub fn open(terminal: Terminal) -> io::Result<(SessionStreams, Vec<OwnedFd>)> {

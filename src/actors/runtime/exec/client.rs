@@ -1,7 +1,9 @@
 //! The `runsc exec` client of one session: how it is started, followed, and what its end means.
 
-use std::io;
+use std::io::{self, Write};
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -9,9 +11,10 @@ use std::process::{ExitStatus, Stdio};
 use ractor::ActorRef;
 use rustix::process::PidfdFlags;
 use serde_json::json;
+use tokio::io::AsyncReadExt;
 use tokio::process::Child;
 
-use super::ExecMessage;
+use super::{ExecMessage, Tree};
 use crate::actors::runtime::children::{Children, Claim};
 use crate::actors::runtime::process::{self, inner_process};
 use crate::actors::runtime::runsc::command::Sandbox;
@@ -22,6 +25,7 @@ use crate::domain::runtime::GuestProcess;
 use crate::guest::command_line;
 use crate::policy::sandbox::wrapper_capability_sets;
 use crate::wire::lease::{ExecOutcome, InnerProcess};
+use crate::wire::lifeline;
 
 /// runsc's status for its own failures; a guest may use it too.
 const RUNSC_FAILURE: i32 = 128;
@@ -54,6 +58,21 @@ pub(super) enum ExecError {
 pub(super) struct Client {
     pub(super) process: InnerProcess,
     pub(super) pidfd: OwnedFd,
+    lifeline: UnixStream,
+}
+
+impl Client {
+    /// Lets the session's command begin.
+    pub(super) fn begin(&mut self) -> io::Result<()> {
+        // The one byte that is ever written always finds room.
+        self.lifeline.write_all(&[lifeline::BEGIN])
+    }
+
+    /// Has the session's wrapper end everything that it started.
+    pub(super) fn hang_up(&self) {
+        // Fails when the other end is closed, which is then what was wanted.
+        let _ = self.lifeline.shutdown(Shutdown::Write);
+    }
 }
 
 /// Starts the client. This process's copies of the streams are closed when it returns.
@@ -72,19 +91,28 @@ pub(super) fn start(
     let (pid_path, log) = (directory.join("pid"), directory.join("log"));
     let pid_file = PidFile::watch(pid_path.clone()).map_err(files(pid_path.clone()))?;
 
+    let (ours, theirs) = UnixStream::pair().map_err(ExecError::Start)?;
+    ours.set_nonblocking(true).map_err(ExecError::Start)?;
+    let told = ours.try_clone().and_then(tokio::net::UnixStream::from_std).map_err(ExecError::Start)?;
     let mut command = sandbox.command(&log);
-    command.arg("exec").arg("--internal-pid-file").arg(&pid_path).arg("--process").arg(&document).arg(sandbox.name());
+    let descriptor = lifeline::DESCRIPTOR;
+    command.arg("exec").arg("--internal-pid-file").arg(&pid_path);
+    command.arg("--pass-fd").arg(format!("{descriptor}:{descriptor}"));
+    command.arg("--process").arg(&document).arg(sandbox.name());
     attach(&mut command, process, streams)?;
+    crate::sys::process::pass_descriptor(&mut command, theirs.into(), descriptor);
     crate::sys::process::die_with_parent(&mut command);
     let child = command.spawn().map_err(ExecError::Start)?;
+    // Its copy of the lifeline's other end would keep the end of the wrapper's from being seen.
+    drop(command);
     let pid = child.id().ok_or(io::ErrorKind::NotFound).map_err(|kind| ExecError::Start(kind.into()))? as i32;
     let claim = children.claim(pid);
     let pidfd = rustix::process::Pid::from_raw(pid).ok_or(rustix::io::Errno::SRCH);
     let pidfd = pidfd.and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()));
     let pidfd = pidfd.map_err(|error| ExecError::Start(error.into()))?;
     let process = inner_process(pid).map_err(ExecError::Start)?;
-    tokio::spawn(watch(child, claim, pid_file, log, actor.clone()));
-    Ok(Client { process, pidfd })
+    tokio::spawn(Watch { child, claim, pid_file, told, log, actor: actor.clone() }.run());
+    Ok(Client { process, pidfd, lifeline: ours })
 }
 
 fn attach(
@@ -118,33 +146,60 @@ fn process_document(process: &GuestProcess) -> serde_json::Value {
 }
 
 /// Sees the client through its life.
-async fn watch(mut child: Child, claim: Claim, pid_file: PidFile, log: PathBuf, actor: ActorRef<ExecMessage>) {
-    let mut started = None;
-    let status = tokio::select! {
-        biased;
-        written = pid_file.written() => {
-            started = written.ok();
-            announce(started, &actor);
-            child.wait().await
-        }
-        status = child.wait() => status,
-    };
-    drop(claim);
-    if started.is_none() {
-        // A short process may have ended before the event for its file was seen.
-        started = pid_file.read();
-        announce(started, &actor);
-    }
-    let outcome = match status {
-        Ok(status) => classify(started, status, || first_error(&log)),
-        Err(error) => ExecOutcome::NotStarted(error.to_string()),
-    };
-    let _ = actor.cast(ExecMessage::Ended(outcome));
+struct Watch {
+    child: Child,
+    claim: Claim,
+    pid_file: PidFile,
+    /// What the wrapper says.
+    told: tokio::net::UnixStream,
+    log: PathBuf,
+    actor: ActorRef<ExecMessage>,
 }
 
-fn announce(guest_pid: Option<i32>, actor: &ActorRef<ExecMessage>) {
-    if let Some(guest_pid) = guest_pid {
-        let _ = actor.cast(ExecMessage::Started { guest_pid });
+impl Watch {
+    async fn run(self) {
+        let Self { mut child, claim, pid_file, mut told, log, actor } = self;
+        let (mut guest_pid, mut tree, mut listening) = (None, Tree::Unknown, true);
+        let mut hear = |byte: u8| match byte {
+            lifeline::READY => drop(actor.cast(ExecMessage::Ready)),
+            lifeline::ENDED => tree = Tree::Ended,
+            _ => {}
+        };
+        let mut created = |pid: Option<i32>| {
+            guest_pid = guest_pid.or(pid);
+            if let Some(guest_pid) = pid {
+                let _ = actor.cast(ExecMessage::Created { guest_pid });
+            }
+        };
+        let mut looking = true;
+        let status = loop {
+            tokio::select! {
+                biased;
+                byte = told.read_u8(), if listening => match byte {
+                    Ok(byte) => hear(byte),
+                    Err(_) => listening = false,
+                },
+                written = pid_file.written(), if looking => {
+                    looking = false;
+                    created(written.ok());
+                }
+                status = child.wait() => break status,
+            }
+        };
+        drop(claim);
+        if looking {
+            // A short process may have ended before the event for its file was seen.
+            created(pid_file.read());
+        }
+        // The same goes for what its wrapper said last.
+        let mut last = [0; 8];
+        let said = rustix::io::read(&told, &mut last).unwrap_or(0);
+        last[..said].iter().copied().for_each(hear);
+        let outcome = match status {
+            Ok(status) => classify(guest_pid, status, || first_error(&log)),
+            Err(error) => ExecOutcome::NotStarted(error.to_string()),
+        };
+        let _ = actor.cast(ExecMessage::Ended(outcome, tree));
     }
 }
 

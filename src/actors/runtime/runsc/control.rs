@@ -16,11 +16,14 @@ use tracing::{debug, warn};
 
 use super::command::Sandbox;
 use crate::actors::runtime::children::Children;
+use crate::wire::lifeline::SWEEP;
 
 /// The control socket answers within a millisecond unless the sandbox is stuck.
 const SOCKET_TIMEOUT: Duration = Duration::from_millis(500);
 /// The command line has to start a process.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
+/// The sandbox's process 1.
+const INIT: i32 = 1;
 /// Longest answer that is read.
 const ANSWER_LIMIT: usize = 64 << 10;
 
@@ -92,6 +95,20 @@ pub async fn signal(
     }
     let by_command = tokio::time::timeout(COMMAND_TIMEOUT, by_command_line(sandbox, children, target, signal));
     by_command.await.unwrap_or(Err(ControlError::TimedOut))
+}
+
+/// Has the sandbox's init kill what a session without its wrapper left behind, after killing the wrapper
+/// if it is still there.
+pub fn sweep(sandbox: Sandbox, children: Children, wrapper: Option<i32>) {
+    tokio::spawn(async move {
+        let wrapper = wrapper.map(|pid| (Target::Process(pid), Signal::KILL));
+        let sweep = Signal::from_named_raw(SWEEP).map(|signal| (Target::Process(INIT), signal));
+        for (target, signal) in wrapper.into_iter().chain(sweep) {
+            if let Err(error) = self::signal(&sandbox, &children, target, signal).await {
+                debug!(%error, ?target, "a session without its wrapper could not be ended; the sandbox may be gone");
+            }
+        }
+    });
 }
 
 /// Delivers a signal over the socket, or not at all.

@@ -6,6 +6,8 @@ use std::path::Path;
 
 /// Largest part of a log that is looked at, in bytes.
 const LOG_LIMIT: u64 = 1 << 20;
+/// Lines of a panic that are told; the rest is a trace of every goroutine.
+const PANIC_LINES: usize = 12;
 /// Longest text taken over from runsc, in bytes; it may repeat what a sandbox said.
 const TEXT_LIMIT: usize = 2000;
 
@@ -14,6 +16,20 @@ pub fn first_error(path: &Path) -> Option<String> {
     let mut text = vec![];
     File::open(path).ok()?.take(LOG_LIMIT).read_to_end(&mut text).ok()?;
     first_error_in(&text)
+}
+
+/// Gives the first lines of a panic of the sandbox's kernel; nothing when it did not panic. What comes before
+/// the panic in the file is the kernel's ordinary output.
+pub fn panic(path: &Path) -> Option<String> {
+    let mut text = vec![];
+    File::open(path).ok()?.take(LOG_LIMIT).read_to_end(&mut text).ok()?;
+    panic_in(&String::from_utf8_lossy(&text))
+}
+
+fn panic_in(text: &str) -> Option<String> {
+    let begin = |line: &&str| ["panic: ", "fatal error: "].iter().any(|word| line.starts_with(word));
+    let lines: Vec<&str> = text.lines().skip_while(|line| !begin(line)).take(PANIC_LINES).collect();
+    (!lines.is_empty()).then(|| bounded(&lines.join(" | ")))
 }
 
 /// Gives the first error in a log's text. Its JSON objects follow each other without a separator, and
@@ -43,6 +59,13 @@ pub fn bounded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_panic_is_told_by_its_first_lines() {
+        let text = "I0101 something\npanic: index out of range [recovered]\n\ngoroutine 7 [running]:\n";
+        assert_eq!(super::panic_in(text).unwrap(), "panic: index out of range [recovered] |  | goroutine 7 [running]:");
+        assert_eq!(super::panic_in("W0101 this is no panic: it is a line\n"), None);
+    }
+
     use super::*;
 
     #[test]

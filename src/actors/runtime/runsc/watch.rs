@@ -49,7 +49,8 @@ impl Watch {
             tokio::spawn(discard(stdout));
             let how = ended(&mut child).await;
             drop(claim);
-            let reason = log::first_error(&sandbox.run_log()).map(|said| format!(": {said}")).unwrap_or_default();
+            let reason = log::panic(&sandbox.panic_log()).or_else(|| log::first_error(&sandbox.run_log()));
+            let reason = reason.map(|said| format!(": {said}")).unwrap_or_default();
             let _ = actor.cast(RunscMessage::Ended(format!("{how}{reason}")));
             return;
         }

@@ -1,9 +1,20 @@
-//! Signals, taken one at a time from a blocked set instead of by handlers.
+//! What a process without handlers waits for: its signals, all blocked and taken one at a time, and in a
+//! session the lifeline.
 
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
-/// Signals that a wrapper or leader hands on to the session's command.
+use crate::wire::lifeline;
+
+/// Signals that a wrapper hands on to the session's command. SIGCONT is none of them: it only undoes a ^Z that
+/// was typed before the wrapper could block it.
 pub(super) const FORWARDED: &[Signal] = &[
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -12,7 +23,6 @@ pub(super) const FORWARDED: &[Signal] = &[
     Signal::SIGUSR1,
     Signal::SIGUSR2,
     Signal::SIGWINCH,
-    Signal::SIGCONT,
     Signal::SIGTSTP,
 ];
 
@@ -34,32 +44,70 @@ pub(in crate::guest) enum Wake {
     Child,
     /// A signal to be handed on.
     Forward(Signal),
+    /// The Runtime Supervisor's end of the lifeline is closed. Told once.
+    Hangup,
     /// A signal without a meaning here.
     Other,
 }
 
-/// The blocked signals of this process.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::guest) struct Signals(SigSet);
+/// Everything that this process waits for.
+#[derive(Debug)]
+pub(in crate::guest) struct Events {
+    signals: SignalFd,
+    lifeline: Option<UnixStream>,
+    hung_up: bool,
+}
 
-impl Signals {
+impl Events {
     /// Blocks every signal that is not fatal by nature.
-    pub(in crate::guest) fn block() -> nix::Result<Self> {
+    pub(in crate::guest) fn block(lifeline: Option<UnixStream>) -> nix::Result<Self> {
         let mut set = SigSet::all();
         FATAL.iter().for_each(|&signal| set.remove(signal));
         set.thread_set_mask()?;
-        Ok(Self(set))
+        let signals = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        Ok(Self { signals, lifeline, hung_up: false })
     }
 
-    /// Sleeps until a signal arrives.
-    pub(in crate::guest) fn wait(self) -> Wake {
-        // A realtime signal has no name in `Signal` and comes back as an error, already taken.
-        self.0.wait().map_or(Wake::Other, classify)
+    /// Sends a byte over the lifeline. Nobody may be there to take it any more.
+    pub(super) fn tell(&mut self, byte: u8) {
+        if let Some(lifeline) = &mut self.lifeline {
+            let _ = lifeline.write_all(&[byte]);
+        }
     }
 
-    /// Gives the set.
-    pub(in crate::guest) fn set(&self) -> &SigSet {
-        &self.0
+    /// Waits for the order to begin; tells whether it came. Signals wait meanwhile.
+    pub(super) fn begun(&mut self) -> bool {
+        let mut byte = [0];
+        let read = self.lifeline.as_mut().map(|lifeline| lifeline.read_exact(&mut byte));
+        matches!(read, Some(Ok(()))) && byte == [lifeline::BEGIN]
+    }
+
+    /// Sleeps until something happens; nothing when `deadline` passed before.
+    pub(in crate::guest) fn next(&mut self, deadline: Option<Instant>) -> Option<Wake> {
+        loop {
+            if let Ok(Some(signal)) = self.signals.read_signal() {
+                // A realtime signal has no name in `Signal`.
+                let signal = i32::try_from(signal.ssi_signo).ok().and_then(|number| Signal::try_from(number).ok());
+                return Some(signal.map_or(Wake::Other, classify));
+            }
+            let timeout = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
+                None => PollTimeout::NONE,
+                Some(left) if left.is_zero() => return None,
+                Some(left) => PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX),
+            };
+            let lifeline = self.lifeline.as_ref().filter(|_| !self.hung_up);
+            let mut watched = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+            watched.extend(lifeline.map(|lifeline| PollFd::new(lifeline.as_fd(), PollFlags::POLLIN)));
+            let _ = poll(&mut watched, timeout);
+            if watched.get(1).is_some_and(|lifeline| lifeline.any().unwrap_or(true)) {
+                // The supervisor says nothing more after BEGIN.
+                let read = self.lifeline.as_mut().map(|lifeline| lifeline.read(&mut [0]));
+                self.hung_up = !matches!(read, Some(Ok(1..)));
+                if self.hung_up {
+                    return Some(Wake::Hangup);
+                }
+            }
+        }
     }
 }
 

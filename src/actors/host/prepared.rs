@@ -1,0 +1,49 @@
+//! The session that the starting client announced: its `runsc exec` client starts with the sandbox, beside
+//! the sandbox's own start and probe, and its command waits until the client has registered.
+
+use ractor::ActorRef;
+
+use super::generation::{Announced, GenerationContext};
+use super::messages::LinkMessage;
+use super::session::{SessionStreams, open};
+use crate::core::admission::admit;
+use crate::domain::ids::SessionId;
+use crate::domain::session::{SessionRequest, Terminal};
+use crate::wire::lease::{CoordinatorOrder, InnerProcess};
+
+/// A session that is prepared and that nobody has registered for.
+#[derive(Debug)]
+pub struct PreparedSession {
+    /// The session.
+    pub session: SessionId,
+    /// The coordinator's ends of its streams.
+    pub streams: SessionStreams,
+    /// Its processes, once they are there.
+    pub started: Option<(InnerProcess, i32)>,
+    request: SessionRequest,
+}
+
+impl PreparedSession {
+    /// Opens the streams of what was announced and orders its process. Nothing comes of an announcement that
+    /// is not admissible: its client hears so when it registers.
+    pub fn order(generation: &GenerationContext, link: &ActorRef<LinkMessage>) -> Option<Self> {
+        let Announced { session, request } = generation.announced.clone()?;
+        let process = admit(&generation.grant(), &session, &request, None).ok()?;
+        let (streams, handed) = open(request.terminal).ok()?;
+        let order = CoordinatorOrder::PrepareSession { session: session.clone(), process };
+        link.cast(LinkMessage::Order(order, handed)).ok()?;
+        Some(Self { session, streams, started: None, request })
+    }
+
+    /// Tells whether this is what a client asks for. Its terminal may have another size by now.
+    pub fn serves(&self, request: &SessionRequest) -> bool {
+        let sizeless = |request: &SessionRequest| SessionRequest {
+            terminal: match request.terminal {
+                Terminal::Interactive(_) => Terminal::Interactive(Default::default()),
+                Terminal::Pipes => Terminal::Pipes,
+            },
+            ..request.clone()
+        };
+        sizeless(&self.request) == sizeless(request)
+    }
+}

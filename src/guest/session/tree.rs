@@ -1,0 +1,137 @@
+//! A process tree as `/proc` shows it, and its end.
+//!
+//! Nobody in the tree can leave it: the process that ends it is its subreaper, or the sandbox's init.
+//! A tree that keeps forking is stopped before it is killed, since a killed process makes room for a
+//! new one where a stopped one takes it.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use super::events::{Events, reap, send};
+
+/// How many times the tree is looked through for processes that are not stopped yet. One pass is enough
+/// for a tree that does not fork; what is still growing after these is killed as it comes.
+const PASSES: usize = 32;
+
+/// How long killed processes may take to be gone before the tree is looked through again.
+const SETTLE: Duration = Duration::from_millis(10);
+
+/// One process, as far as trees are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Node {
+    pid: i32,
+    parent: i32,
+    state: Life,
+}
+
+/// Whether a process can still do something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Life {
+    Alive,
+    /// It waits for its parent to take its status (state `Z` or `X` in proc_pid_stat(5)).
+    Ended,
+}
+
+/// Sends a signal to every descendant of this process.
+pub(super) fn signal(signal: Signal) {
+    descendants().into_iter().for_each(|pid| send(pid, signal));
+}
+
+/// Kills every descendant of this process and reaps it. Returns when none is left.
+pub(in crate::guest) fn end(events: &mut Events) {
+    let mut stopped = HashSet::new();
+    let mut passes = 0;
+    while !reap_all() {
+        let alive = descendants();
+        let fresh: Vec<i32> = alive.iter().copied().filter(|&pid| stopped.insert(pid)).collect();
+        if !fresh.is_empty() && passes < PASSES {
+            passes += 1;
+            fresh.into_iter().for_each(|pid| send(pid, Signal::SIGSTOP));
+            continue;
+        }
+        alive.into_iter().for_each(|pid| send(pid, Signal::SIGKILL));
+        let deadline = Instant::now() + SETTLE;
+        while !reap_all() && events.next(Some(deadline)).is_some() {}
+        stopped.clear();
+    }
+}
+
+/// Reaps what has ended; tells whether no child is left, which means no descendant either.
+fn reap_all() -> bool {
+    loop {
+        match reap() {
+            Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+            Ok(None) => return false,
+            Err(_) => return true,
+        }
+    }
+}
+
+/// Lists the living descendants of this process.
+fn descendants() -> Vec<i32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let nodes: Vec<Node> =
+        pids.filter_map(|pid| parse(pid, &std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)).collect();
+    below(nix::unistd::getpid().as_raw(), &nodes)
+}
+
+/// Reads the state and the parent out of a `stat` line. The name in it may hold anything, so they are
+/// looked for after its last parenthesis.
+fn parse(pid: i32, stat: &str) -> Option<Node> {
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = match fields.next()? {
+        "Z" | "X" => Life::Ended,
+        _ => Life::Alive,
+    };
+    Some(Node { pid, parent: fields.next()?.parse().ok()?, state })
+}
+
+/// Picks the living among the descendants of `root`, parents before children.
+fn below(root: i32, nodes: &[Node]) -> Vec<i32> {
+    let mut family = vec![root];
+    let mut next = 0;
+    // One that has ended may have living children still.
+    while let Some(&parent) = family.get(next) {
+        family.extend(nodes.iter().filter(|node| node.parent == parent && node.pid != parent).map(|node| node.pid));
+        next += 1;
+    }
+    let alive = |pid: &i32| nodes.iter().any(|node| node.pid == *pid && node.state == Life::Alive);
+    family.into_iter().skip(1).filter(alive).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(pid: i32, parent: i32, state: Life) -> Node {
+        Node { pid, parent, state }
+    }
+
+    #[test]
+    fn a_name_can_not_pretend_to_be_another_parent() {
+        let line = "7 (a) S 1 (b) R 42 7 7 0 -1 0";
+        assert_eq!(parse(7, line), Some(node(7, 42, Life::Alive)));
+        assert_eq!(parse(8, "8 (x) Z 7 7 7"), Some(node(8, 7, Life::Ended)));
+        assert_eq!(parse(9, "9 (x"), None);
+        assert_eq!(parse(9, "9 (x) S"), None);
+    }
+
+    #[test]
+    fn only_descendants_are_picked_and_those_behind_an_ended_one_as_well() {
+        let nodes = [
+            node(1, 0, Life::Alive),
+            node(5, 0, Life::Alive),
+            node(9, 7, Life::Alive),
+            node(6, 5, Life::Alive),
+            node(7, 5, Life::Ended),
+            node(8, 1, Life::Alive),
+            node(20, 9, Life::Alive),
+        ];
+        assert_eq!(below(5, &nodes), [6, 9, 20]);
+        assert_eq!(below(1, &nodes), [8]);
+        assert_eq!(below(8, &nodes), [0; 0]);
+    }
+}
