@@ -65,7 +65,7 @@ fn one_of_two_dies(actor: &str, cause: &str) -> CaseResult {
 fn not_yet_known() -> CaseResult {
     let environment = Environment::with_prepared_image()?;
     environment.profile("test", "linger = \"10m\"\n")?;
-    for actor in ["Session"] {
+    for actor in ["Session", "Exec"] {
         for how in EVERY_WAY {
             let context = format!("{actor} at its start, {how}");
             let fault = Fault::of_actor(&environment, actor, how);

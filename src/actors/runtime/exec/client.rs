@@ -75,6 +75,13 @@ impl Client {
     }
 }
 
+impl Drop for Client {
+    fn drop(&mut self) {
+        // Also when its actor has died, before it knew the guest process or after.
+        self.hang_up();
+    }
+}
+
 /// Starts the client. This process's copies of the streams are closed when it returns.
 pub(super) fn start(
     process: &GuestProcess,
