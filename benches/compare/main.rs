@@ -23,7 +23,7 @@ use anyhow::Result;
 
 use harness::{Environment, environment, stage};
 use lazaret_side::Lazaret;
-use peers::{Bubblewrap, Installed, Podman, Runsc};
+use peers::{Bubblewrap, Installed, Podman, Runsc, Terminals};
 use report::{Bound, Report, Row};
 use subject::{Subject, take_turns};
 
@@ -66,7 +66,8 @@ fn run(rounds: &Rounds) -> Result<Report> {
     let (own, environment) = (Environment::new()?, Environment::new()?);
     let rootfs = peers::root_file_system(&environment)?;
     let mut lazaret = Lazaret::new(&own);
-    let mut runsc = Runsc::new(&environment, &rootfs)?;
+    let mut runsc = Runsc::new(&environment, &rootfs, Terminals::One)?;
+    let mut relayed = Runsc::new(&environment, &rootfs, Terminals::Two)?;
     let mut podman = Podman::new(&environment);
     let mut bubblewrap = Bubblewrap::new(&environment, &rootfs);
     let mut others = Installed::find(&environment);
@@ -107,7 +108,7 @@ fn run(rounds: &Rounds) -> Result<Report> {
         peers::write_text(&project.join(peers::TEXT), 100_000_000)?;
     }
     {
-        let mut subjects: Vec<&mut dyn Subject> = vec![&mut lazaret, &mut runsc];
+        let mut subjects: Vec<&mut dyn Subject> = vec![&mut lazaret, &mut runsc, &mut relayed];
         take_turns(&mut row, &mut subjects, rounds.outputs, |subject| subject.output());
     }
     row.demand("lazaret", Bound::Least(0.9), "bare runsc");

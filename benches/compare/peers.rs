@@ -33,8 +33,19 @@ pub fn write_text(path: &Path, size: usize) -> Result<()> {
     Ok(fs::write(path, line.repeat(size / line.len() + 1))?)
 }
 
+/// How many terminals the output of a program passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Terminals {
+    /// The one that it writes to.
+    One,
+    /// That, and one onto which script(1) copies it. Every client that shows a terminal which somebody else
+    /// keeps has two, and the kernel works on each byte in both.
+    Two,
+}
+
 /// Bare runsc, as root of a user namespace and with the host's network.
 pub struct Runsc {
+    terminals: Terminals,
     agent: Agent,
     directory: PathBuf,
     rootfs: PathBuf,
@@ -45,13 +56,13 @@ pub struct Runsc {
 
 impl Runsc {
     /// Prepares bundles; nothing runs yet.
-    pub fn new(environment: &Environment, rootfs: &Path) -> Result<Self> {
-        let directory = environment.directory().join("runsc");
+    pub fn new(environment: &Environment, rootfs: &Path, terminals: Terminals) -> Result<Self> {
+        let directory = environment.directory().join(format!("runsc-{terminals:?}"));
         fs::create_dir_all(directory.join("r"))?;
         let agent = Agent::start(&directory)?;
         let (rootfs, project) = (rootfs.to_owned(), environment.project());
         fs::create_dir_all(rootfs.join("workspace"))?;
-        Ok(Self { agent, directory, rootfs, project, number: 0, kept: false })
+        Ok(Self { terminals, agent, directory, rootfs, project, number: 0, kept: false })
     }
 
     fn runsc(&self, arguments: &[&str]) -> Vec<String> {
@@ -101,7 +112,10 @@ impl Runsc {
 
 impl Subject for Runsc {
     fn name(&self) -> String {
-        "bare runsc".into()
+        match self.terminals {
+            Terminals::One => "bare runsc".into(),
+            Terminals::Two => "bare runsc, through script(1)".into(),
+        }
     }
 
     fn start(&mut self) -> Turn {
@@ -125,7 +139,10 @@ impl Subject for Runsc {
     fn output(&mut self) -> Turn {
         self.keep()?;
         let text = format!("/workspace/{TEXT}");
-        let exec = self.runsc(&["exec", "bare1000", "cat", &text]);
+        let mut exec = self.runsc(&["exec", "bare1000", "cat", &text]);
+        if self.terminals == Terminals::Two {
+            exec = ["script", "-qec", &exec.join(" "), "/dev/null"].map(str::to_owned).to_vec();
+        }
         let least = fs::metadata(self.project.join(TEXT))?.len();
         self.agent.ask(&Request::Output(exec, least))
     }
