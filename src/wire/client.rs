@@ -11,6 +11,9 @@
 //!                  ◀───────────────  Ended            (then both close)
 //! ```
 //!
+//! `Opened` is on its way before anything of the session runs, so a client that loses the connection without
+//! it may ask again, and one that has it must not: its command may have run.
+//!
 //! Input flows by credit, so that a control event never waits behind bytes that the session does not
 //! read: the coordinator always reads the connection, and a client never has more unacknowledged
 //! input bytes on their way than [`CoordinatorMessage::Opened`] granted. Each

@@ -268,11 +268,12 @@ impl RegistryState {
                 (streams, CoordinatorOrder::StartSession { session: session.clone(), process }, handed)
             }
         };
-        self.arguments.link.cast(LinkMessage::Order(order, handed))?;
         let arguments = SessionArguments {
             session: session.clone(),
             channel,
             streams,
+            order,
+            handed,
             link: self.arguments.link.clone(),
             registry: myself.clone(),
         };

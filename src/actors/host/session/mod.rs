@@ -10,6 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::SinkExt;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::io::Interest;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -34,6 +35,9 @@ const KILL_DEADLINE: Duration = Duration::from_secs(5);
 
 /// How many terminal events wait for a process that is not known yet.
 const EARLY_EVENTS: usize = 16;
+
+/// How long a client may take to accept that its session is open; its connection is empty until then.
+const GREETING: Duration = Duration::from_secs(2);
 
 /// How long a client may take to accept the last output when its session is ended for it.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -94,6 +98,10 @@ pub struct SessionArguments {
     pub channel: ServerChannel,
     /// The streams.
     pub streams: SessionStreams,
+    /// What makes its command run, once the client knows that it will.
+    pub order: CoordinatorOrder,
+    /// The supervisor's ends of the streams, as far as it does not have them.
+    pub handed: Vec<OwnedFd>,
     /// The link to the Runtime Supervisor.
     pub link: ActorRef<LinkMessage>,
     /// The parent.
@@ -130,7 +138,11 @@ impl Actor for Session {
         myself: ActorRef<Self::Msg>,
         arguments: SessionArguments,
     ) -> Result<SessionState, ActorProcessingErr> {
-        let SessionArguments { session, channel, streams, link, registry } = arguments;
+        let SessionArguments { session, mut channel, streams, order, handed, link, registry } = arguments;
+        // Before anything runs: a client that lost its connection without this may ask again.
+        let opened = CoordinatorMessage::Opened { session: session.clone(), input_window: INPUT_WINDOW };
+        tokio::time::timeout(GREETING, channel.send(opened)).await??;
+        link.cast(LinkMessage::Order(order, handed))?;
         let (sink, source) = futures_util::StreamExt::split(channel);
         let (outbox, messages) = mpsc::channel(2);
         let (finish, finished) = watch::channel(false);
@@ -170,15 +182,6 @@ impl Actor for Session {
             outputs,
             _inputs: inputs,
         })
-    }
-
-    async fn post_start(&self, _: ActorRef<Self::Msg>, state: &mut SessionState) -> Result<(), ActorProcessingErr> {
-        let opened = CoordinatorMessage::Opened { session: state.session.clone(), input_window: INPUT_WINDOW };
-        if let Some(outbox) = &state.outbox {
-            // The box is empty and has room; a client that has gone is noticed by the sender.
-            outbox.try_send(opened).ok();
-        }
-        Ok(())
     }
 
     async fn handle(
