@@ -10,13 +10,16 @@
 //! | … `;message=2` | the second handler, of those that count |
 //! | `task=preparation` | this task of the coordinator panics; `times=4`: the first four times |
 //! | `process=coordinator;point=17` | the process (`client`, `coordinator`, `supervisor`) ends at its 17th point |
-//! | `record=FILE` | each point is appended to FILE: process, number, moment, name |
+//! | `process=coordinator;at=after Own 3` | it ends when it passes `after Own` for the third time |
+//! | … `;once=FILE` | only where there is no FILE, which it makes: what is started afterwards goes on |
+//! | `record=FILE` | each point is appended to FILE: process, number, moment, name, how often it was passed |
 //!
 //! One of each may be given. An actor is called by its type's name, and one dies in a process, so that
 //! of several sessions one is hit. Points are numbered in each process from 1 on, and pass between threads in the order
 //! of their numbers. Which of two concurrent steps comes first may differ from one run to the next, so
-//! whoever walks over all points takes the names from the record.
+//! whoever walks over all points takes them by name from the record.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fmt::Debug;
 use std::io::Write;
@@ -49,7 +52,14 @@ static HANDLERS: AtomicU64 = AtomicU64::new(0);
 /// Beginnings of the task so far.
 static TASKS: AtomicU64 = AtomicU64::new(0);
 /// Points passed so far.
-static POINTS: Mutex<u64> = Mutex::new(0);
+static POINTS: Mutex<Points> = Mutex::new(Points { all: 0, each: BTreeMap::new() });
+
+/// How often points were passed.
+struct Points {
+    all: u64,
+    /// By moment and name.
+    each: BTreeMap<String, u64>,
+}
 
 /// What is to go wrong.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -62,6 +72,8 @@ struct Plan {
     times: Option<u64>,
     process: Option<String>,
     point: Option<u64>,
+    at: Option<String>,
+    once: Option<PathBuf>,
     record: Option<PathBuf>,
 }
 
@@ -89,13 +101,17 @@ impl Plan {
                 "times" => plan.times = Some(number()?),
                 "process" => plan.process = Some(value.to_owned()),
                 "point" => plan.point = Some(number()?),
+                "at" => plan.at = Some(value.to_owned()),
+                "once" => plan.once = Some(value.into()),
                 "record" => plan.record = Some(value.into()),
                 _ => return Err(format!("unknown: {assignment}")),
             }
         }
         let of_actor = plan.message.is_none() && plan.after.is_none() || plan.actor.is_some();
-        let whole = plan.actor.is_some() == plan.how.is_some() && plan.process.is_some() == plan.point.is_some();
-        if of_actor && whole && (plan.times.is_none() || plan.task.is_some()) {
+        let ends = usize::from(plan.point.is_some()) + usize::from(plan.at.is_some());
+        let whole = plan.actor.is_some() == plan.how.is_some() && usize::from(plan.process.is_some()) == ends;
+        let of_point = plan.once.is_none() || plan.process.is_some();
+        if of_actor && of_point && whole && (plan.times.is_none() || plan.task.is_some()) {
             Ok(plan)
         } else {
             Err(format!("a part is missing: {text}"))
@@ -105,6 +121,13 @@ impl Plan {
     /// Gives how this actor is to die.
     fn death_of(&self, actor: &str) -> Option<How> {
         self.how.filter(|_| self.actor.as_deref() == Some(actor))
+    }
+
+    /// Tells whether this process is to end at a point, which it does.
+    fn ends_at(&self, number: u64, point: &str) -> bool {
+        self.process.as_deref() == Some(role())
+            && (self.point == Some(number) || self.at.as_deref() == Some(point))
+            && self.once.as_ref().is_none_or(|file| std::fs::File::create_new(file).is_ok())
     }
 
     fn is_due(&self) -> bool {
@@ -245,16 +268,21 @@ fn short(text: &str) -> String {
 
 fn pass(moment: &str, name: &str) {
     // Held until the process has ended, so that no other thread gets beyond a point at which it ends.
-    let mut passed = POINTS.lock().unwrap_or_else(PoisonError::into_inner);
-    *passed += 1;
+    let mut points = POINTS.lock().unwrap_or_else(PoisonError::into_inner);
+    points.all += 1;
+    let number = points.all;
+    let point = format!("{moment} {}", name.trim());
+    let times = points.each.entry(point.clone()).or_default();
+    *times += 1;
+    let point = format!("{point} {times}");
     if let Some(record) = &PLAN.record {
-        let line = format!("{} {passed} {moment} {}\n", role(), name.trim());
+        let line = format!("{} {number} {point}\n", role());
         let file = std::fs::OpenOptions::new().create(true).append(true).open(record);
         if let Err(error) = file.and_then(|mut file| file.write_all(line.as_bytes())) {
             panic!("{}: {error}", record.display());
         }
     }
-    if PLAN.process.as_deref() == Some(role()) && PLAN.point == Some(*passed) {
+    if PLAN.ends_at(number, &point) {
         std::process::exit(STATUS);
     }
 }
@@ -285,12 +313,30 @@ mod tests {
         let plan = Plan::parse("process=supervisor;point=17;task=lease;times=3;record=/r").unwrap();
         assert_eq!((plan.process.as_deref(), plan.point), (Some("supervisor"), Some(17)));
         assert_eq!((plan.task.as_deref(), plan.times, plan.record), (Some("lease"), Some(3), Some("/r".into())));
+        assert_eq!(Plan::parse("process=client;at=after Own 3").unwrap().at.as_deref(), Some("after Own 3"));
     }
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        let parts = ["actor=A", "how=panic", "process=client", "point=1", "after=/f", "message=1", "times=2"];
-        for text in parts.into_iter().chain(["", "actor", "actor=A;how=cough", "process=client;point=x", "other=1"]) {
+        let parts = [
+            "actor=A",
+            "how=panic",
+            "process=client",
+            "point=1",
+            "at=after Own 1",
+            "after=/f",
+            "message=1",
+            "times=2",
+            "once=/f",
+        ];
+        for text in parts.into_iter().chain([
+            "",
+            "actor",
+            "actor=A;how=cough",
+            "process=client;point=x",
+            "process=client;point=1;at=x",
+            "other=1",
+        ]) {
             assert!(Plan::parse(text).is_err(), "{text}");
         }
     }

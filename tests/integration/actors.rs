@@ -6,7 +6,6 @@
 //! generation is left, nothing foreign was touched, and the next command works.
 
 mod coordinator;
-mod points;
 mod sessions;
 mod supervisor;
 
@@ -20,7 +19,7 @@ use crate::harness::aftermath::{Foreign, PATIENCE, expect_gone, expect_recovery}
 use crate::harness::{Case, Environment, Output, Running, wait_until};
 
 pub fn cases() -> Vec<Case> {
-    [coordinator::cases(), supervisor::cases(), sessions::cases(), points::cases()].into_iter().flatten().collect()
+    [coordinator::cases(), supervisor::cases(), sessions::cases()].into_iter().flatten().collect()
 }
 
 /// How an actor dies while it handles a message.

@@ -6,7 +6,7 @@ mod fake;
 pub(crate) mod fixture;
 mod interruptions;
 mod misbehaviour;
-mod prepared;
+pub(crate) mod prepared;
 mod proxy;
 mod registries;
 mod sources;

@@ -11,6 +11,7 @@ mod harness;
 
 mod actors;
 mod config;
+mod crashes;
 mod doctor;
 mod domain;
 mod escape;
@@ -32,6 +33,7 @@ fn capabilities() -> Vec<(&'static str, Vec<Case>)> {
     vec![
         ("actors", actors::cases()),
         ("config", config::cases()),
+        ("crashes", crashes::cases()),
         ("doctor", doctor::cases()),
         ("domain", domain::cases()),
         ("escape", escape::cases()),

@@ -31,6 +31,7 @@ use crate::domain::ids::ArtifactId;
 use crate::domain::layout::StorageRoot;
 use crate::domain::ownership::ProcessIdentity;
 use crate::domain::profile::Profile;
+use crate::fault;
 use crate::oci::accounts::Accounts;
 use crate::oci::blobs::BlobStore;
 use crate::oci::layers::{self, LayerError, Reading};
@@ -155,6 +156,7 @@ impl<'a> Preparation<'a> {
             Refresh::Always => None,
         };
         let image = source.resolve(&self.blobs, platform, known.as_ref()).await?;
+        let _around = fault::around(&"RememberImage");
         resolved::remember(storage, asked, platform, &image.manifest_digest)?;
         Ok(image)
     }
@@ -235,7 +237,9 @@ impl<'a> Preparation<'a> {
     async fn fetch_and_read(&self, source: &Source, image: &Image) -> Result<Reading, PrepareError> {
         let mut repaired = false;
         loop {
+            let around = fault::around(&"FetchLayers");
             source.fetch(&self.blobs, &image.layers, self.progress).await?;
+            drop(around);
             (self.progress)(Progress::Phase("verifying the layers".into()));
             let (blobs, layers, available) = (self.blobs.clone(), image.layers.clone(), self.free_space()?);
             let read = tokio::task::spawn_blocking(move || layers::read(&blobs, &layers, available)).await?;
@@ -269,14 +273,18 @@ impl<'a> Preparation<'a> {
     ) -> Result<ArtifactManifest, PrepareError> {
         let directory = record.directory.clone();
         let failed = |source| PrepareError::Directory { path: directory.clone(), source };
+        let around = fault::around(&"MakePreparationDirectory");
         std::fs::DirBuilder::new().mode(0o700).create(&directory).map_err(failed)?;
+        drop(around);
         let identity = sighting::path_identity(&directory).map_err(failed)?;
         let identity = identity.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
         let (storage, id) = (self.request.storage.clone(), record.id.clone());
         blocking(move || Ok(Catalog::open(&storage)?.own_preparation(&id, identity)?)).await?;
+        let around = fault::around(&"UnpackLayers");
         write_record(&directory.join(reclaim::MAPPING), &manifest.mapping)?;
         (self.progress)(Progress::Phase("unpacking the layers".into()));
         unpack::unpack(&self.blobs, &image.layers, &directory, &manifest.mapping).await?;
+        drop(around);
         let size = unpack::measure(&directory, &manifest.mapping).await?;
         let manifest = ArtifactManifest { size, prepared_at: now(), ..manifest };
         write_new(&directory.join(PASSWD), &accounts.passwd)?;
@@ -303,6 +311,7 @@ impl<'a> Preparation<'a> {
             Catalog::open(&storage)?.seal_preparation(&id, &sealed)?;
             // The seal says it from here on.
             std::fs::remove_file(directory.join(reclaim::MAPPING)).map_err(failed)?;
+            let _around = fault::around(&"RenameToArtifact");
             match renameat_with(CWD, &directory, CWD, &target, RenameFlags::NOREPLACE) {
                 Ok(()) => {}
                 Err(rustix::io::Errno::EXIST) => return Ok(false),

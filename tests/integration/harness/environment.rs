@@ -35,6 +35,11 @@ pub fn enter_case(name: &str) {
     CASE.with_borrow_mut(|case| name.clone_into(case));
 }
 
+/// Gives the case that this thread runs, for threads that it starts.
+pub fn current_case() -> String {
+    CASE.with_borrow(String::clone)
+}
+
 /// Where a case keeps images and Domain state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Data {
@@ -197,7 +202,7 @@ impl Environment {
     /// Gives the variables that every program of this case is started with, and no others.
     pub fn variables(&self) -> Vec<(String, String)> {
         let path = |path: PathBuf| path.display().to_string();
-        let case = CASE.with_borrow(String::clone);
+        let case = current_case();
         let mut variables = vec![
             ("HOME".to_owned(), path(self.home())),
             ("XDG_CONFIG_HOME".to_owned(), path(self.config())),
@@ -313,7 +318,7 @@ impl Drop for Environment {
         self.processes().iter().for_each(leftovers::Process::kill);
         let removed = self.remove();
         if let Some(error) = left.err().or(removed.err()) {
-            eprintln!("{}: {error:?}", CASE.with_borrow(String::clone));
+            eprintln!("{}: {error:?}", current_case());
             assert!(std::thread::panicking(), "the case does not leave the machine as it was: {error:?}");
         }
     }

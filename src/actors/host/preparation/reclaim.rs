@@ -11,6 +11,7 @@ use crate::core::catalog::{Boot, Emptiness, PreparationRecord, Reclaim, Seen, re
 use crate::domain::artifact::{GuestUser, IdMapping};
 use crate::domain::layout::StorageRoot;
 use crate::domain::ownership::ProcessIdentity;
+use crate::fault;
 use crate::oci::unpack;
 use crate::policy::mapping::identity_mapping;
 use crate::store::Catalog;
@@ -60,7 +61,9 @@ async fn reclaim_one(
     match reclaim(record, see(&directory)?, at_artifact, boot) {
         Reclaim::Remove(directory) => {
             let mapping = mapping_of(record, account, granted)?;
+            let around = fault::around(&"RemovePreparation");
             unpack::remove(&directory, &mapping).await?;
+            drop(around);
             tracing::info!(preparation = %record.id, "removed what an interrupted preparation left");
             blocking(move || Ok(Catalog::open(&root)?.abandon(&id)?)).await
         }
