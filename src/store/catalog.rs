@@ -66,8 +66,16 @@ impl Catalog {
     /// Opens the catalog as [`Self::open`] does, with a wait of one's own.
     pub fn open_within(root: &StorageRoot, wait: Duration) -> Result<Self, CatalogError> {
         let lock = CatalogLock::take(&root.catalog_lock(), wait)?;
+        let database = file::open(&root.catalog())?;
+        Self::from_database(root, database, lock)
+    }
+
+    pub(super) fn from_database(
+        root: &StorageRoot,
+        database: Database,
+        lock: CatalogLock,
+    ) -> Result<Self, CatalogError> {
         let path = root.catalog();
-        let database = file::open(&path)?;
         let state = file::guard(&path, || load(&path, &database))?;
         Ok(Self { database, state, root: root.clone(), path, _lock: lock })
     }

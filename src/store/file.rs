@@ -12,6 +12,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, fsync, openat, renameat
 use rustix::io::Errno;
 
 use super::backend::KeepsSpace;
+use super::held::HoldsBack;
 use super::records::{META, RecordError, SCHEMA, SCHEMA_KEY};
 use crate::fault;
 
@@ -216,10 +217,13 @@ fn open_database(path: &Path, file: File) -> Result<Database, FileError> {
     open_backend(path, backend)
 }
 
-/// Opens a database on a backend, verifies every page, and settles the schema version.
+/// Opens a database on a backend, verifies every page, and settles the schema version. A backend that is refused is
+/// not written to.
 pub(super) fn open_backend(path: &Path, backend: impl StorageBackend) -> Result<Database, FileError> {
     let open = || {
-        let backend = KeepsSpace::new(backend).map_err(|error| database_error(path, error.into()))?;
+        let failed = |error: io::Error| database_error(path, StorageError::Io(error).into());
+        let held = HoldsBack::new(backend).map_err(failed)?;
+        let backend = KeepsSpace::new(held.clone()).map_err(failed)?;
         let mut builder = Database::builder();
         builder.set_cache_size(CACHE_BYTES);
         // Verifies every page's checksum and rebuilds the allocator's state: without it redb may read an
@@ -227,6 +231,7 @@ pub(super) fn open_backend(path: &Path, backend: impl StorageBackend) -> Result<
         builder.set_check_integrity_on_open(true);
         let database = builder.create_with_backend(backend).map_err(|error| database_error(path, error))?;
         settle_schema(path, &database)?;
+        held.release().map_err(failed)?;
         Ok(database)
     };
     guard(path, open)

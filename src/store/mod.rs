@@ -10,6 +10,7 @@ mod catalog;
 mod catalog_lock;
 mod domain_store;
 mod file;
+mod held;
 mod records;
 pub mod sighting;
 pub mod writer;

@@ -73,6 +73,12 @@ impl ReclaimError {
     pub fn hints(&self) -> Vec<String> {
         match self {
             Self::Foreign(refusals) => refusals.iter().map(RecoveryRefusal::hint).collect(),
+            Self::Remove { path, .. } | Self::Errand { path, .. } => {
+                let path = path.display();
+                vec![format!(
+                    "if something is mounted below {path}, unmount it (findmnt shows it), and run the command again"
+                )]
+            }
             _ => Vec::new(),
         }
     }
@@ -193,3 +199,6 @@ async fn remove_mapped(path: PathBuf, identity: &PathIdentity, mapping: IdMappin
     let trees = [path.clone()];
     errand::remove_trees(&mapping, &trees).await.map_err(|source| ReclaimError::Errand { path, source })
 }
+
+#[cfg(test)]
+mod tests;

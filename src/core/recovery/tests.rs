@@ -334,3 +334,20 @@ fn what_was_not_looked_at_is_not_touched() {
     assert_eq!(plan.refusals.len(), 4);
     assert!(!plan.effects.iter().any(|effect| matches!(effect, RecoveryEffect::RemoveTree { .. })));
 }
+
+/// What the clock said when something was recorded decides nothing: processes are known by ticks since boot and the boot's
+/// id, directories by the birth time that they themselves keep.
+#[test]
+fn a_clock_that_jumped_changes_nothing() {
+    let document = serving();
+    let observed = World::of(&document).observe(&document);
+    let expected = plan(&document, &observed);
+    for time in [i64::MIN, -1, 0, 1, i64::from(u32::MAX), i64::MAX] {
+        let mut jumped = document.clone();
+        jumped.identity.began_at = time;
+        for session in jumped.sessions.values_mut() {
+            session.registered_at = time;
+        }
+        assert_eq!(plan(&jumped, &observed), expected, "recorded at {time}");
+    }
+}

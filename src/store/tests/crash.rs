@@ -3,15 +3,28 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redb::StorageBackend;
+use rustix::io::Errno;
 
 use super::Home;
+use super::catalog::Storage;
+use super::disk::{Failure, Lossy, chances};
+use crate::core::catalog::fixtures::{manifest, preparation_record};
+use crate::core::catalog::{self, CatalogChange, CatalogState, LeaseRecord};
 use crate::core::generation::fixtures::*;
 use crate::core::generation::{Change, GenerationDocument};
-use crate::store::{DomainStore, file};
+use crate::domain::ids::Generation;
+use crate::store::catalog_lock::CatalogLock;
+use crate::store::{Catalog, CatalogError, DomainStore, FileError, LOCK_WAIT, StoreError, file};
+
+/// How a disk fails: it is full, or it is broken; for once, or from then on.
+const FAILURES: [Failure; 4] = [
+    Failure { errno: Errno::NOSPC, lasting: true },
+    Failure { errno: Errno::NOSPC, lasting: false },
+    Failure { errno: Errno::IO, lasting: true },
+    Failure { errno: Errno::IO, lasting: false },
+];
 
 /// The transactions of several generations, one after the other.
 fn history() -> impl Iterator<Item = Vec<Change>> {
@@ -75,168 +88,155 @@ fn a_killed_writer_leaves_a_committed_document() {
     }
 }
 
-/// Storage that forgets, as a power cut does, what was written after the last sync.
-#[derive(Debug, Clone, Default)]
-struct Lossy(Arc<Mutex<Disk>>);
-
-#[derive(Debug, Clone, Default)]
-struct Disk {
-    /// What the program sees.
-    seen: Vec<u8>,
-    /// What has been synced.
-    durable: Vec<u8>,
-    /// What was done since.
-    pending: Vec<Pending>,
-    /// How many operations still succeed; then all fail, as on a machine that is going down.
-    left: Option<u32>,
-}
-
-#[derive(Debug, Clone)]
-enum Pending {
-    Write(usize, Vec<u8>),
-    Length(usize),
-}
-
-impl Pending {
-    fn apply(&self, bytes: &mut Vec<u8>) {
-        match self {
-            Self::Write(offset, data) => {
-                bytes.resize(bytes.len().max(offset + data.len()), 0);
-                bytes[*offset..offset + data.len()].copy_from_slice(data);
-            }
-            Self::Length(length) => bytes.resize(*length, 0),
-        }
-    }
-}
-
-impl Disk {
-    fn step(&mut self) -> std::io::Result<()> {
-        match &mut self.left {
-            Some(0) => Err(std::io::Error::other("the machine is going down")),
-            Some(left) => {
-                *left -= 1;
-                Ok(())
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn perform(&mut self, operation: Pending) -> std::io::Result<()> {
-        self.step()?;
-        operation.apply(&mut self.seen);
-        self.pending.push(operation);
-        Ok(())
-    }
-
-    /// What a power cut leaves: each unsynced sector was written or was not, in any combination.
-    fn after_power_cut(&self, chance: &mut impl FnMut() -> bool) -> Self {
-        let mut bytes = self.durable.clone();
-        for operation in &self.pending {
-            match operation {
-                Pending::Length(_) if chance() => operation.apply(&mut bytes),
-                Pending::Length(_) => {}
-                Pending::Write(offset, data) => {
-                    for (index, sector) in data.chunks(512).enumerate() {
-                        if chance() {
-                            Pending::Write(offset + index * 512, sector.to_vec()).apply(&mut bytes);
-                        }
-                    }
-                }
-            }
-        }
-        Self { seen: bytes.clone(), durable: bytes, pending: Vec::new(), left: None }
-    }
-}
-
-impl StorageBackend for Lossy {
-    fn len(&self) -> std::io::Result<u64> {
-        Ok(self.0.lock().unwrap().seen.len() as u64)
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
-        let disk = self.0.lock().unwrap();
-        let range = offset as usize..offset as usize + out.len();
-        let bytes = disk.seen.get(range).ok_or(std::io::ErrorKind::UnexpectedEof)?;
-        out.copy_from_slice(bytes);
-        Ok(())
-    }
-
-    fn set_len(&self, length: u64) -> std::io::Result<()> {
-        self.0.lock().unwrap().perform(Pending::Length(length as usize))
-    }
-
-    fn sync_data(&self) -> std::io::Result<()> {
-        let mut disk = self.0.lock().unwrap();
-        disk.step()?;
-        disk.durable = disk.seen.clone();
-        disk.pending.clear();
-        Ok(())
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
-        self.0.lock().unwrap().perform(Pending::Write(offset as usize, data.to_vec()))
-    }
-}
-
 fn open(disk: &Lossy) -> Result<DomainStore, crate::store::StoreError> {
     let path = Path::new("lossy");
     DomainStore::from_database(path, file::open_backend(path, disk.clone())?, &domain())
 }
 
-/// A small generator (xorshift), so that a failing seed can be run again.
-fn chances(seed: u64) -> impl FnMut() -> bool {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state & 1 == 0
+/// Applies transactions until one fails; gives how many were committed.
+fn commit(disk: &Lossy, count: usize) -> (usize, Option<StoreError>) {
+    let mut store = match open(disk) {
+        Ok(store) => store,
+        Err(error) => return (0, Some(error)),
+    };
+    for (committed, transaction) in history().take(count).enumerate() {
+        let before = store.document().cloned();
+        if let Err(error) = store.apply(&transaction) {
+            assert_eq!(store.document().cloned(), before, "what was not committed is not shown");
+            return (committed, Some(error));
+        }
     }
+    (count, None)
+}
+
+fn initialized() -> Lossy {
+    let disk = Lossy::default();
+    drop(open(&disk).unwrap());
+    disk
 }
 
 #[test]
 fn a_power_cut_leaves_a_committed_document() {
-    let whole = Lossy::default();
-    drop(open(&whole).unwrap());
-    let documents = documents(12);
+    let (whole, documents) = (initialized(), documents(12));
     let mut interrupted = 0;
     for cut_after in 0..400_u32 {
-        let disk = Lossy(Arc::new(Mutex::new(whole.0.lock().unwrap().clone())));
-        let mut committed = 0;
-        {
-            disk.0.lock().unwrap().left = Some(cut_after);
-            if let Ok(mut store) = open(&disk) {
-                for transaction in history().take(11) {
-                    if store.apply(&transaction).is_err() {
-                        break;
-                    }
-                    committed += 1;
-                }
-            }
-        }
+        let disk = whole.copy();
+        disk.fail_after(cut_after, Failure::default());
+        let (committed, failed) = commit(&disk, 11);
         for seed in 0..4 {
-            let left = disk.0.lock().unwrap().after_power_cut(&mut chances(u64::from(cut_after) * 4 + seed));
-            let store = open(&Lossy(Arc::new(Mutex::new(left))))
-                .unwrap_or_else(|error| panic!("cut after {cut_after} operations, seed {seed}: {error}"));
+            let left = disk.cut(&mut chances(u64::from(cut_after) * 4 + seed));
+            let store =
+                open(&left).unwrap_or_else(|error| panic!("cut after {cut_after} operations, seed {seed}: {error}"));
             let found = store.document().cloned();
             let possible = &documents[committed..=committed + 1];
             assert!(possible.contains(&found), "cut after {cut_after}, seed {seed}: {committed} committed, {found:#?}");
         }
-        interrupted += usize::from(committed < 11);
+        interrupted += usize::from(failed.is_some());
     }
     assert!(interrupted > 50, "{interrupted}");
 }
 
+/// A full disk or a failing one, at each operation, for once or from then on: the change is refused, and what was
+/// committed is there when the disk is well again, whether or not the power was cut in between.
 #[test]
-fn a_full_disk_refuses_the_change_and_keeps_the_document() {
-    let disk = Lossy::default();
+fn a_failing_disk_refuses_the_change_and_keeps_the_document() {
+    let (whole, documents) = (initialized(), documents(12));
+    for failure in FAILURES {
+        let mut failed_at = 0;
+        for after in 0..250 {
+            let disk = whole.copy();
+            disk.fail_after(after, failure);
+            let (committed, Some(error)) = commit(&disk, 11) else { continue };
+            failed_at += 1;
+            let named = matches!(
+                &error,
+                StoreError::File(FileError::Open { .. } | FileError::Read { .. } | FileError::Write { .. })
+            );
+            assert!(named, "{failure:?} after {after} operations: {error:?}");
+            disk.heal();
+            for left in [disk.cut(&mut chances(u64::from(after))), disk] {
+                let found = open(&left).unwrap().document().cloned();
+                assert!(documents[committed..=committed + 1].contains(&found), "{failure:?} after {after}: {found:#?}");
+            }
+        }
+        assert!(failed_at > 50, "{failed_at}");
+    }
+}
+
+/// A coordinator whose store failed once never writes over it: only opening again tells what is on the disk.
+#[test]
+fn a_store_that_failed_stays_closed_to_changes() {
+    let disk = initialized();
     let mut store = open(&disk).unwrap();
     store.apply(&beginning(1)).unwrap();
-    disk.0.lock().unwrap().left = Some(0);
+    disk.fail_after(0, FAILURES[1]);
     let error = store.apply(&[Change::BeginRecovery(process(11))]).unwrap_err();
     assert_eq!(error.to_string(), "can't write lossy");
+    let again = store.apply(&[Change::BeginRecovery(process(11))]).unwrap_err();
+    assert!(matches!(again, StoreError::File(FileError::Write { .. })), "{again:?}");
     assert_eq!(store.document(), documents(1)[1].as_ref());
     drop(store);
-    disk.0.lock().unwrap().left = None;
     assert_eq!(open(&disk).unwrap().document(), documents(1)[1].as_ref());
+}
+
+/// The Storage Catalog on a disk; each change opens it and closes it again, as processes do.
+fn open_catalog(storage: &Storage, disk: &Lossy) -> Result<Catalog, CatalogError> {
+    let database = file::open_backend(Path::new("lossy"), disk.clone())?;
+    Catalog::from_database(&storage.root, database, CatalogLock::take(&storage.root.catalog_lock(), LOCK_WAIT)?)
+}
+
+/// What processes do to the catalog.
+fn catalog_history() -> Vec<CatalogChange> {
+    let record = preparation_record("debian", 40);
+    let manifest = Box::new(manifest("debian", 1));
+    let lease = |generation| LeaseRecord {
+        domain: domain(),
+        generation: Generation(generation),
+        artifact: manifest.id.clone(),
+        acquired_at: 1_700_000_000,
+    };
+    use CatalogChange::*;
+    vec![
+        BeginPreparation(Box::new(record.clone())),
+        OwnPreparation(record.id.clone(), place(40)),
+        SealPreparation(record.id.clone(), manifest.clone()),
+        CompletePreparation(record.id, manifest.clone()),
+        AcquireLease(lease(1)),
+        AcquireLease(lease(2)),
+        ReleaseLease(domain(), Generation(1)),
+        ReleaseLease(domain(), Generation(2)),
+        BeginRemoval(manifest.id.clone()),
+        FinishRemoval(manifest.id.clone()),
+    ]
+}
+
+/// A lease is never lost and never invented, whatever happens to the disk.
+#[test]
+fn a_failing_disk_or_a_power_cut_leaves_a_committed_catalog() {
+    let (storage, whole, history) = (Storage::new(), Lossy::default(), catalog_history());
+    drop(open_catalog(&storage, &whole).unwrap());
+    let mut states = vec![CatalogState::default()];
+    for change in &history {
+        let mut next = states.last().unwrap().clone();
+        catalog::apply(&mut next, change).unwrap();
+        states.push(next);
+    }
+    states.push(states.last().unwrap().clone());
+    for failure in FAILURES {
+        let mut failed_at = 0;
+        for after in (0..400).step_by(2) {
+            let disk = whole.copy();
+            disk.fail_after(after, failure);
+            let change = |change| open_catalog(&storage, &disk)?.change(std::slice::from_ref(change));
+            let Some(committed) = history.iter().position(|one| change(one).is_err()) else { continue };
+            failed_at += 1;
+            disk.heal();
+            for left in [disk.cut(&mut chances(u64::from(after))), disk] {
+                let catalog = open_catalog(&storage, &left).unwrap();
+                let possible = &states[committed..=committed + 1];
+                assert!(possible.contains(catalog.state()), "{failure:?} after {after}: {:#?}", catalog.state());
+            }
+        }
+        assert!(failed_at > 50, "{failed_at}");
+    }
 }

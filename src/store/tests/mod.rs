@@ -2,6 +2,8 @@
 
 mod catalog;
 mod crash;
+mod damage;
+mod disk;
 mod domain_store;
 mod golden;
 mod measure;
