@@ -14,6 +14,7 @@ pub mod commands;
 pub mod config;
 pub mod connect;
 pub mod coordinator;
+pub mod document;
 pub mod domains;
 pub mod error;
 pub mod open;

@@ -4,6 +4,7 @@ use futures_util::{SinkExt, StreamExt};
 use serde::Serialize;
 
 use super::connect::{self, Reach};
+use super::document::DocumentView;
 use super::error::CliError;
 use super::places::Places;
 use crate::domain::workspace::DomainRecord;
@@ -117,6 +118,9 @@ pub struct RunningView {
     pub network: Vec<String>,
     /// Sandbox paths that persist.
     pub persistent: Vec<String>,
+    /// The durable generation document.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub document: Option<DocumentView>,
 }
 
 /// One process of a Domain.
@@ -180,6 +184,7 @@ impl From<DomainStatus> for RunningView {
             sessions: status.sessions.into_iter().map(session).collect(),
             network: status.network,
             persistent: status.persistent,
+            document: status.document.as_deref().map(DocumentView::from),
         }
     }
 }

@@ -21,6 +21,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::core::generation::GenerationDocument;
 use crate::domain::ids::{ConfigFingerprint, CoordinatorId, DomainId, Generation, ProfileName, SandboxId, SessionId};
 use crate::domain::profile::Profile;
 use crate::domain::session::{ControlEvent, SessionEnd, SessionRequest, SessionSummary, WindowSize};
@@ -153,4 +154,6 @@ pub struct DomainStatus {
     pub network: Vec<String>,
     /// State Anchors' sandbox paths.
     pub persistent: Vec<String>,
+    /// The durable generation document; absent when the store does not answer.
+    pub document: Option<Box<GenerationDocument>>,
 }

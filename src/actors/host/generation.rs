@@ -177,6 +177,7 @@ impl GenerationContext {
             sessions: Vec::new(),
             network: self.policy.rules.iter().map(rule_line).collect(),
             persistent: self.profile.persistent.iter().map(ToString::to_string).collect(),
+            document: document.map(|document| Box::new(document.clone())),
         }
     }
 }

@@ -84,6 +84,7 @@ fn sessions(running: &RunningView, now: i64, style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::document::DocumentView;
     use crate::cli::question::SessionView;
 
     fn running() -> DomainView {
@@ -111,6 +112,7 @@ mod tests {
                 }],
                 network: vec!["deny 10.0.0.0/8".into(), "permit 10.0.2.2/32".into()],
                 persistent: vec!["/home/dev".into()],
+                document: Some(DocumentView::from(&crate::core::generation::fixtures::serving())),
             }),
         }
     }
@@ -153,6 +155,7 @@ SESSION       AGE  CLIENT  TERMINAL    COMMAND
             "sessions",
             "network",
             "persistent",
+            "document",
         ];
         expected.sort_unstable();
         let mut found = keys.clone();

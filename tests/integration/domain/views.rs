@@ -7,7 +7,7 @@ use anyhow::{Context, ensure};
 use serde_json::Value;
 
 use crate::harness::sessions::{START, hold, process, status};
-use crate::harness::{Case, CaseResult, Environment, Need, case};
+use crate::harness::{Case, CaseResult, Environment, Need, case, eventually};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
@@ -20,9 +20,10 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 const STOPPED: [&str; 4] = ["domain", "profile", "state", "workspace"];
-const RUNNING: [&str; 10] = [
+const RUNNING: [&str; 11] = [
     "configuration",
     "coordinator",
+    "document",
     "generation",
     "image",
     "network",
@@ -38,11 +39,19 @@ fn keys(value: &Value) -> BTreeSet<&str> {
     value.as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect()
 }
 
+/// Gives the status once the session's process is recorded, which follows while the session already runs.
+fn settled(environment: &Environment) -> anyhow::Result<Value> {
+    eventually("the session's process is recorded", START, || {
+        let json = status(environment, &[]).ok()?;
+        json["document"]["sessions"][0]["exec"]["pid"].is_number().then_some(json)
+    })
+}
+
 fn status_says_what_runs() -> CaseResult {
     let environment = Environment::with_prepared_image()?;
     environment.profile("test", "persistent = [\"/srv/kept\"]\n[network]\ndeny = [\"198.51.100.0/24\"]\n")?;
     let held = hold(&environment, &[])?;
-    let json = status(&environment, &[])?;
+    let json = settled(&environment)?;
     let expected: BTreeSet<_> = STOPPED.into_iter().chain(RUNNING).collect();
     ensure!(keys(&json) == expected, "{json}");
     ensure!(
@@ -62,6 +71,33 @@ fn status_says_what_runs() -> CaseResult {
     ensure!(keys(session) == BTreeSet::from(SESSION), "{session}");
     ensure!(session["client_pid"] == held.pid() && session["interactive"] == false && session["terminal"] == "");
     ensure!(session["command"] == serde_json::json!(["sh", "-c", "echo held; exec cat"]), "{session}");
+
+    let document = &json["document"];
+    ensure!(document["decision"] == "published" && document["lease_release"] == "not_begun", "{document}");
+    let participants = document["participants"].as_array().context("no participants")?;
+    ensure!(participants.iter().all(|participant| participant["state"] == "owned"), "{document}");
+    let owned = |name: &str| {
+        let found = participants.iter().find(|participant| participant["name"] == name);
+        found.map(|participant| participant["ownership"].clone()).with_context(|| format!("no {name}: {document}"))
+    };
+    for (name, role) in [("runtime_supervisor", "supervisor"), ("runsc", "runsc"), ("helper", "slirp4netns")] {
+        ensure!(
+            owned(name)?["kind"] == "process" && owned(name)?["pid"] == process(&json, role)?,
+            "{name}: {document}"
+        );
+    }
+    let scratch = environment.domain_root()?.scratch(lazaret::domain::ids::Generation(1));
+    ensure!(
+        owned("scratch")?["inode"] == std::os::unix::fs::MetadataExt::ino(&fs_err::metadata(&scratch)?),
+        "{document}"
+    );
+    ensure!(owned("anchor_mount")?["kind"] == "mount" && owned("lease")?["kind"] == "lease", "{document}");
+    ensure!(
+        document["leader"]["pid"] == process(&json, "coordinator")? && document["probe_holds"] == true,
+        "{document}"
+    );
+    let record = &document["sessions"][0];
+    ensure!(record["id"] == session["id"] && record["client"].is_string(), "{document}");
 
     let human = environment.lazaret(["status"]).run()?.ok()?.stdout();
     for line in [
@@ -104,8 +140,9 @@ fn ls_lists_what_runs() -> CaseResult {
     };
     ensure!(own(&ls(&["--json", "--all"])?.ok()?.stdout())?.is_empty(), "listed before it was ever started");
     let held = hold(&environment, &[])?;
+    let shown = settled(&environment)?;
     let running = own(&ls(&["--json"])?.ok()?.stdout())?;
-    ensure!(running == [status(&environment, &[])?], "{running:?}");
+    ensure!(running == [shown], "{running:?}");
     let human = ls(&[])?.ok()?.stdout();
     let line = human.lines().find(|line| line.starts_with(domain.as_str())).context("not listed")?;
     let columns: Vec<_> = line.split_whitespace().collect();
