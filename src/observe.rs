@@ -50,16 +50,6 @@ pub fn to_open_file(file: File) -> Result<(), ObserveError> {
     install(Mutex::new(file))
 }
 
-/// Writes this process's log to standard error, when [`FILTER_VARIABLE`] is set at all: for the
-/// Client CLI, whose messages to people are no log.
-pub fn to_standard_error() -> Result<(), ObserveError> {
-    if std::env::var_os(FILTER_VARIABLE).is_none_or(|value| value.is_empty()) {
-        return Ok(());
-    }
-    let subscriber = tracing_subscriber::fmt().with_writer(io::stderr).with_env_filter(filter()).finish();
-    tracing::subscriber::set_global_default(subscriber).map_err(|_| ObserveError::Installed)
-}
-
 fn install<W: for<'a> MakeWriter<'a> + Send + Sync + 'static>(writer: W) -> Result<(), ObserveError> {
     let subscriber = tracing_subscriber::fmt()
         .json()

@@ -88,19 +88,6 @@ pub fn namespace_identity(path: &Path) -> io::Result<NamespaceIdentity> {
     Ok(NamespaceIdentity { device: metadata.dev(), inode: metadata.ino() })
 }
 
-/// Gives a process's resident memory in bytes.
-pub fn rss_bytes(pid: i32) -> io::Result<u64> {
-    let statm = std::fs::read_to_string(process_directory(pid).join("statm"))?;
-    let pages: Option<u64> = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok());
-    let pages = pages.ok_or_else(|| malformed("statm"))?;
-    Ok(pages * page_size())
-}
-
-fn page_size() -> u64 {
-    let size = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten();
-    size.and_then(|size| u64::try_from(size).ok()).unwrap_or(4096)
-}
-
 fn process_directory(pid: i32) -> PathBuf {
     Path::new("/proc").join(pid.to_string())
 }
@@ -184,7 +171,6 @@ mod tests {
         assert!(!is_alive(&ProcessIdentity { start_time: own.start_time + 1, ..own.clone() }));
         assert!(!is_alive(&ProcessIdentity { boot_id: "another".into(), ..own.clone() }));
         assert_eq!(start_time(pid).unwrap(), Some(own.start_time));
-        assert!(rss_bytes(pid).unwrap() > 100_000);
     }
 
     #[test]

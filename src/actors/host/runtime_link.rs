@@ -18,13 +18,13 @@ use super::messages::{HostMessage, LinkMessage, SpawnError, SpawnRequest};
 use crate::core::lifecycle::Event;
 use crate::domain::ownership::ProcessIdentity;
 use crate::domain::runtime::DEFAULT_PATH;
-use crate::fault;
 use crate::sys::namespaces::{MappedChild, MappedCommand, spawn_mapped};
 use crate::sys::process::KilledOnDrop;
 use crate::sys::procfs;
 use crate::sys::seqpacket::{self, Lease};
 use crate::wire::frame;
 use crate::wire::lease::{CoordinatorOrder, SupervisorReport};
+use crate::{fault, observe};
 
 /// Number of the lease's descriptor in the supervisor.
 pub const LEASE_FD: i32 = 3;
@@ -95,12 +95,12 @@ impl LinkState {
     fn spawn(&mut self, myself: &ActorRef<LinkMessage>, request: SpawnRequest) -> Result<ProcessIdentity, SpawnError> {
         let (ours, theirs) = seqpacket::pair().map_err(SpawnError::Lease)?;
         let lease = Arc::new(Lease::new(ours).map_err(SpawnError::Lease)?);
-        let log = crate::observe::open_log(&request.log)
-            .map_err(|source| SpawnError::Log { path: request.log.clone(), source })?;
+        let log =
+            observe::open_log(&request.log).map_err(|source| SpawnError::Log { path: request.log.clone(), source })?;
         let title = format!("lazaret: supervisor {} {}", request.profile, request.domain);
         let mut env = vec![(OsString::from("PATH"), OsString::from(DEFAULT_PATH))];
-        if let Some(filter) = std::env::var_os("LAZARET_LOG") {
-            env.push(("LAZARET_LOG".into(), filter));
+        if let Some(filter) = std::env::var_os(observe::FILTER_VARIABLE) {
+            env.push((observe::FILTER_VARIABLE.into(), filter));
         }
         env.extend(fault::handed_on());
         let child = spawn_mapped(MappedCommand {
