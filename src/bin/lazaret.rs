@@ -6,16 +6,16 @@
 use std::process::ExitCode;
 
 use lazaret::actors::{host, runtime};
-use lazaret::cli;
+use lazaret::{cli, wire};
 
 fn main() -> ExitCode {
     match std::env::args_os().nth(1) {
-        Some(role) if role == cli::coordinator::COORDINATOR => {
+        Some(role) if role == wire::bootstrap::COORDINATOR => {
             // So that the directory it was started in can be unmounted while the Domain lives.
             let _ = std::env::set_current_dir("/");
             host::main()
         }
-        Some(role) if role == "__supervisor" => runtime::main(),
+        Some(role) if role == wire::lease::SUPERVISOR => runtime::main(),
         _ => cli::main(),
     }
 }

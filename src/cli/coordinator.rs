@@ -16,14 +16,8 @@ use rustix::process::{Pid, PidfdFlags, WaitOptions};
 use crate::domain::ids::DomainId;
 use crate::sys::process;
 use crate::sys::seqpacket::{self, Lease};
-use crate::wire::bootstrap::{BootstrapMessage, Start};
+use crate::wire::bootstrap::{BootstrapMessage, COORDINATOR, DESCRIPTOR, Start};
 use crate::wire::frame::{self, FrameError};
-
-/// The hidden first argument that makes this executable a Host Coordinator.
-pub const COORDINATOR: &str = "__coordinator";
-
-/// The descriptor on which a Host Coordinator finds its end of the bootstrap pair.
-pub const BOOTSTRAP_FD: i32 = 3;
 
 /// Variables that a Host Coordinator gets besides those with one of [`PREFIXES`]: programs, places,
 /// locale, registry access.
@@ -130,14 +124,14 @@ fn spawn(title: &str, bootstrap: OwnedFd) -> io::Result<Pid> {
     let argv = [CString::new(title)?, CString::new(COORDINATOR)?];
     let env = environment(std::env::vars_os())?;
     // Clear of the numbers that are about to be filled.
-    let bootstrap = rustix::io::fcntl_dupfd_cloexec(bootstrap, BOOTSTRAP_FD + 1)?;
+    let bootstrap = rustix::io::fcntl_dupfd_cloexec(bootstrap, DESCRIPTOR + 1)?;
     let mut actions = PosixSpawnFileActions::init()?;
     actions.add_open(0, "/dev/null", OFlag::O_RDWR, Mode::empty())?;
     actions.add_dup2(0, 1)?;
     actions.add_dup2(0, 2)?;
-    actions.add_dup2(bootstrap.as_raw_fd(), BOOTSTRAP_FD)?;
+    actions.add_dup2(bootstrap.as_raw_fd(), DESCRIPTOR)?;
     // A descriptor that the shell left open here would be held as long as the Domain lives.
-    for inherited in open_descriptors()?.into_iter().filter(|fd| *fd > BOOTSTRAP_FD) {
+    for inherited in open_descriptors()?.into_iter().filter(|fd| *fd > DESCRIPTOR) {
         actions.add_close(inherited)?;
     }
     let mut attributes = PosixSpawnAttr::init()?;

@@ -1,7 +1,7 @@
 //! What a starting Host Coordinator and the Client CLI that started it say to each other.
 //!
 //! The client creates a SOCK_SEQPACKET pair (`sys::seqpacket::pair`), passes one end to the coordinator
-//! as descriptor 3, and sends one [`Start`]; a packet is one message, encoded by
+//! as [`DESCRIPTOR`], and sends one [`Start`]; a packet is one message, encoded by
 //! [`super::frame::encode`]. The coordinator sends [`Progress`] until [`StartOutcome`]. While the start is under way the client's
 //! end being closed cancels it; after [`StartOutcome::Published`] the pair is closed.
 
@@ -12,6 +12,12 @@ use serde::{Deserialize, Serialize};
 use crate::domain::profile::Profile;
 use crate::domain::session::SessionRequest;
 use crate::domain::workspace::Workspace;
+
+/// The hidden first argument that makes the executable a Host Coordinator.
+pub const COORDINATOR: &str = "__coordinator";
+
+/// The coordinator's descriptor of the bootstrap pair, the first after the standard streams.
+pub const DESCRIPTOR: i32 = 3;
 
 /// Everything that a Host Coordinator needs to start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -11,6 +11,15 @@ use crate::domain::ownership::{MountIdentity, NamespaceIdentity};
 use crate::domain::runtime::{GuestProcess, RuntimePlan};
 use crate::domain::session::ControlEvent;
 
+/// The hidden first argument that makes the executable a Runtime Supervisor.
+pub const SUPERVISOR: &str = "__supervisor";
+
+/// The supervisor's descriptor of the lease, the first after the standard streams.
+pub const DESCRIPTOR: i32 = 3;
+
+/// The supervisor's descriptor of its log.
+pub const LOG_DESCRIPTOR: i32 = 4;
+
 /// What a Host Coordinator sends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CoordinatorOrder {

@@ -24,7 +24,7 @@ use ractor::Actor;
 use self::coordinator::{Coordinator, CoordinatorArguments};
 use self::election::{Elected, elect};
 use crate::sys::seqpacket::Lease;
-use crate::wire::bootstrap::{BootstrapMessage, StartOutcome};
+use crate::wire::bootstrap::{BootstrapMessage, DESCRIPTOR, StartOutcome};
 use crate::wire::frame;
 use crate::{fault, sys};
 
@@ -50,13 +50,10 @@ pub mod startup;
 pub mod task;
 pub mod workspace;
 
-/// Number of the bootstrap pair's descriptor in a coordinator.
-pub const BOOTSTRAP_FD: i32 = 3;
-
-/// Runs a Host Coordinator; its bootstrap pair is descriptor [`BOOTSTRAP_FD`]. The calling process has
-/// one thread and is dedicated to this.
+/// Runs a Host Coordinator; its bootstrap pair is an inherited descriptor ([`bootstrap`](crate::wire::bootstrap)).
+/// The calling process has one thread and is dedicated to this.
 pub fn main() -> ExitCode {
-    let Some(bootstrap) = sys::inherited::take(BOOTSTRAP_FD) else {
+    let Some(bootstrap) = sys::inherited::take(DESCRIPTOR) else {
         eprintln!("lazaret: the coordinator is started by `lazaret up`, not by hand");
         return ExitCode::FAILURE;
     };

@@ -23,14 +23,8 @@ use crate::sys::process::KilledOnDrop;
 use crate::sys::procfs;
 use crate::sys::seqpacket::{self, Lease};
 use crate::wire::frame;
-use crate::wire::lease::{CoordinatorOrder, SupervisorReport};
+use crate::wire::lease::{self, CoordinatorOrder, SupervisorReport};
 use crate::{fault, observe};
-
-/// Number of the lease's descriptor in the supervisor.
-pub const LEASE_FD: i32 = 3;
-
-/// Number of the log file's descriptor in the supervisor.
-pub const LOG_FD: i32 = 4;
 
 /// How long the supervisor may take to take everything down before it is killed.
 const TEAR_DOWN_DEADLINE: Duration = Duration::from_secs(5);
@@ -105,9 +99,9 @@ impl LinkState {
         env.extend(fault::handed_on());
         let child = spawn_mapped(MappedCommand {
             executable: PathBuf::from("/proc/self/exe"),
-            argv: vec![title.into(), "__supervisor".into()],
+            argv: vec![title.into(), lease::SUPERVISOR.into()],
             env,
-            fds: vec![(theirs, LEASE_FD), (log.into(), LOG_FD)],
+            fds: vec![(theirs, lease::DESCRIPTOR), (log.into(), lease::LOG_DESCRIPTOR)],
             mapping: request.mapping,
         })
         .map_err(SpawnError::Namespaces)?;

@@ -1,7 +1,7 @@
 //! The Runtime Supervisor: process 1 of a Domain generation's own namespaces.
 //!
 //! It starts as the coordinator's child with a user, pid and mount namespace of its own, as user 0 there,
-//! with the lifetime lease as descriptor 3 and its log as descriptor 4. It decides nothing about what is
+//! with the lifetime lease and its log as inherited descriptors ([`wire::lease`]). It decides nothing about what is
 //! granted: the plan says all of it.
 //!
 //! ```text
@@ -49,15 +49,9 @@ use crate::core::supervision::Failure;
 use crate::domain::runtime::RuntimePlan;
 use crate::sys::inherited;
 use crate::sys::seqpacket::Lease;
-use crate::{fault, observe};
-
 use crate::wire::frame::{self, FrameError};
 use crate::wire::lease::{CoordinatorOrder, SupervisorReport};
-
-/// Descriptor of the lifetime lease.
-pub const LEASE_FD: i32 = 3;
-/// Descriptor of the log.
-pub const LOG_FD: i32 = 4;
+use crate::{fault, observe, wire};
 
 /// Why the supervisor could not begin.
 #[derive(Debug, thiserror::Error)]
@@ -104,8 +98,10 @@ pub fn main() -> ExitCode {
 }
 
 fn run(began: Instant) -> Result<ExitCode, StartError> {
-    let lease = inherited::take(LEASE_FD).filter(|_| std::process::id() == 1).ok_or(StartError::NotSupervisor)?;
-    if let Some(log) = inherited::take(LOG_FD) {
+    let lease = inherited::take(wire::lease::DESCRIPTOR)
+        .filter(|_| std::process::id() == 1)
+        .ok_or(StartError::NotSupervisor)?;
+    if let Some(log) = inherited::take(wire::lease::LOG_DESCRIPTOR) {
         // Without a log the supervisor still works, and there is nobody to tell.
         let _ = observe::to_open_file(log.into());
     }

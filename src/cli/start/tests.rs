@@ -14,7 +14,7 @@ use crate::domain::profile::{Profile, fixtures};
 use crate::domain::workspace::Workspace;
 use crate::identity::{Face, TrustAnchor, channel};
 use crate::sys::seqpacket::Lease;
-use crate::wire::bootstrap::{Progress, StartMode};
+use crate::wire::bootstrap::{COORDINATOR, Progress, StartMode};
 use crate::wire::frame;
 
 struct Machine {
@@ -52,7 +52,7 @@ impl Machine {
 /// Plays a coordinator when this process was started as one; passes as a test otherwise.
 #[test]
 fn __coordinator() {
-    if std::env::args().skip(1).collect::<Vec<_>>() != [super::super::coordinator::COORDINATOR] {
+    if std::env::args().skip(1).collect::<Vec<_>>() != [COORDINATOR] {
         return;
     }
     let bootstrap = crate::sys::inherited::take(3).unwrap();
