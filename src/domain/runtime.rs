@@ -6,9 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::ids::{
-    ArtifactId, ConfigFingerprint, CoordinatorId, DomainId, Generation, ProfileName, SandboxId, SidecarId,
-};
+use super::ids::{ConfigFingerprint, DomainId, Generation, SandboxId, SidecarId};
 use super::network::{NetworkPolicy, ProbePlan};
 use super::profile::{Access, GuestPath};
 use super::workspace::Protection;
@@ -82,14 +80,10 @@ pub struct RootFile {
 pub struct RuntimePlan {
     /// The Domain.
     pub domain: DomainId,
-    /// Its profile.
-    pub profile: ProfileName,
     /// The generation.
     pub generation: Generation,
     /// The Configuration Fingerprint it was derived from.
     pub configuration: ConfigFingerprint,
-    /// The Session Coordinator.
-    pub coordinator: CoordinatorId,
     /// The Network Sidecar role instance.
     pub sidecar: SidecarId,
     /// The Agent Sandbox.
@@ -99,8 +93,6 @@ pub struct RuntimePlan {
     pub uid: u32,
     /// That user's primary group.
     pub gid: u32,
-    /// The prepared lower's identity.
-    pub artifact: ArtifactId,
     /// The prepared lower's tree, never written.
     #[serde(with = "super::escaped::path")]
     pub lower: PathBuf,

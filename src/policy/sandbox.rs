@@ -19,9 +19,8 @@ use serde_json::{Value, json};
 
 use crate::domain::artifact::{IdMapping, IdRange};
 use crate::domain::capabilities;
-use crate::domain::network::ProbePlan;
 use crate::domain::profile::{Access, GuestPath, Limits};
-use crate::domain::runtime::{AnchorPlan, DEFAULT_PATH, GUEST_EXECUTABLE, VolumePlan};
+use crate::domain::runtime::{AnchorPlan, DEFAULT_PATH, VolumePlan};
 use crate::domain::workspace::GUEST_WORKSPACE;
 
 /// What a specification is made from. Paths are those that the Runtime Supervisor sees.
@@ -43,8 +42,8 @@ pub struct SandboxInput<'a> {
     pub limits: &'a Limits,
     /// The Domain's identity mapping.
     pub mapping: &'a IdMapping,
-    /// What the probe tries, handed to the sandbox's init.
-    pub probe: &'a ProbePlan,
+    /// The whole argument vector of process 1.
+    pub init: &'a [String],
 }
 
 /// A specification cannot be written.
@@ -53,20 +52,16 @@ pub enum SpecificationError {
     /// The OCI runtime specification is JSON, whose strings are Unicode.
     #[error("the path '{}' is not UTF-8, so the sandbox's specification cannot name it", .0.display())]
     NotUnicode(PathBuf),
-    /// The probe plan could not be written as JSON.
-    #[error("cannot write the probe plan")]
-    ProbePlan(#[source] serde_json::Error),
 }
 
 /// Makes the OCI runtime specification, complete but for the network namespace's path.
 pub fn specification(input: &SandboxInput<'_>) -> Result<Value, SpecificationError> {
-    let probe = serde_json::to_string(input.probe).map_err(SpecificationError::ProbePlan)?;
     Ok(json!({
         "ociVersion": "1.0.2",
         "process": {
             "terminal": false,
             "user": { "uid": 0, "gid": 0 },
-            "args": [GUEST_EXECUTABLE, "init", probe],
+            "args": input.init,
             "env": [format!("PATH={DEFAULT_PATH}")],
             "cwd": "/",
             "capabilities": capability_sets(capabilities::agent()),

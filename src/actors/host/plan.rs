@@ -11,6 +11,7 @@ use crate::domain::profile::{Access, GuestPath};
 use crate::domain::runtime::{
     AnchorPlan, GUEST_CONTROL, OverlayPlan, RootFile, RuntimePlan, VolumePlan, WorkspacePlan,
 };
+use crate::guest::command_line;
 use crate::policy::derive;
 use crate::policy::protections::{self, ProtectionRefusal};
 use crate::policy::sandbox::{self, SandboxInput, SpecificationError};
@@ -138,19 +139,16 @@ pub fn make(context: &GenerationContext) -> Result<Planned, PlanError> {
         control: &control,
         limits: &profile.limits,
         mapping: &context.artifact.mapping,
-        probe: &probe,
+        init: &command_line::init(&probe),
     })?;
     let plan = RuntimePlan {
         domain: identity.domain.clone(),
-        profile: identity.profile.clone(),
         generation: identity.generation,
         configuration: identity.configuration.clone(),
-        coordinator: identity.coordinator.clone(),
         sidecar: identity.sidecar.clone(),
         sandbox: identity.sandbox.clone(),
         uid: context.artifact.user.uid,
         gid: context.artifact.user.gid,
-        artifact: context.artifact.id.clone(),
         lower: context.places.storage.artifact(&context.artifact.id).join("rootfs"),
         root,
         anchors,
