@@ -10,13 +10,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::domain::layout::StorageRoot;
+use crate::guest::command_line::ESCALATE_NAME;
 use crate::sys::{directories, executables};
 
 /// Name of the guest executable.
 pub const NAME: &str = "lazaret-guest";
-
-/// Second name, under which it is the Escalation Client.
-pub const ESCALATION_NAME: &str = "lazaret-escalate";
 
 /// The guest executable can't be made available.
 #[derive(Debug, thiserror::Error)]
@@ -56,7 +54,7 @@ pub fn stage(storage: &StorageRoot) -> Result<PathBuf, GuestExecutableError> {
         let executable = making.join(NAME);
         std::fs::copy(&from, &executable)?;
         std::fs::set_permissions(&executable, std::fs::Permissions::from_mode(0o555))?;
-        std::fs::hard_link(&executable, making.join(ESCALATION_NAME))?;
+        std::fs::hard_link(&executable, making.join(ESCALATE_NAME))?;
         // Guest users other than the developer must be able to traverse it, inside the sandbox.
         std::fs::set_permissions(&making, std::fs::Permissions::from_mode(0o755))?;
         match std::fs::rename(&making, &directory) {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::process::Command;
 
-use crate::domain::runtime::RuntimePlan;
+use crate::domain::runtime::{DEFAULT_PATH, RuntimePlan};
 
 /// One sandbox as runsc knows it.
 ///
@@ -85,7 +85,7 @@ impl Sandbox {
             .arg(flag("panic-log", &self.panic_log()))
             .args(FLAGS)
             .env_clear()
-            .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("PATH", DEFAULT_PATH)
             .current_dir("/");
         command
     }
