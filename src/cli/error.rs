@@ -5,6 +5,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use super::output;
+use crate::domain::failure;
 
 /// What kind of failure it is; decides the exit status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,15 +137,7 @@ impl CliError {
     pub fn chain(&self) -> Vec<String> {
         match &self.source {
             Failure::Causes(causes) => causes.clone(),
-            Failure::Error(error) => {
-                let mut causes = vec![error.to_string()];
-                let mut next = error.source();
-                while let Some(cause) = next {
-                    causes.push(cause.to_string());
-                    next = cause.source();
-                }
-                causes
-            }
+            Failure::Error(error) => failure::Failure::of(error.as_ref()).causes,
             // Each report shows its own causes.
             Failure::Diagnostics(text, _) => vec![text.clone()],
         }

@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::supervision::Failure;
+use crate::domain::failure::Failure;
 use crate::domain::ids::SessionId;
 
 /// What a Host Coordinator was started for.

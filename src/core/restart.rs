@@ -3,7 +3,7 @@
 //! What the end of a *process* means is decided by [`super::lifecycle`] and [`super::supervision`], which
 //! also know what a failure means in which phase: in an ending generation it changes nothing.
 
-use super::supervision::Failure;
+use crate::domain::failure::Failure;
 use crate::domain::ids::SessionId;
 
 /// How many times a parent starts a child again before it gives up.

@@ -14,22 +14,7 @@
 //! (FR-19). Taking down goes against the direction of use: nothing is removed while something that
 //! was built on it may still run.
 
-/// Why a build step failed, or a resource was lost, in words for people.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Failure {
-    /// Causes, outermost first.
-    pub causes: Vec<String>,
-    /// What the developer can do.
-    pub hints: Vec<String>,
-}
-
-impl Failure {
-    /// Describes an error by its chain of causes, without hints.
-    pub fn of(error: &dyn std::error::Error) -> Self {
-        let chain = std::iter::successors(Some(error), |cause| cause.source());
-        Self { causes: chain.map(ToString::to_string).collect(), hints: vec![] }
-    }
-}
+use crate::domain::failure::Failure;
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -180,9 +165,7 @@ impl Phase {
             (Self::Starting, Event::ProbePassed) => (Self::Serving, vec![Effect::StopDeadline, Effect::Announce]),
             (Self::Starting, event) => Self::abandon(self, event),
             (Self::Serving, Event::Lost(cause)) => (Self::Degraded, vec![Effect::ReportLost(cause)]),
-            (Self::Serving, Event::Failed(failure)) => {
-                (Self::Degraded, vec![Effect::ReportLost(failure.causes.join(": "))])
-            }
+            (Self::Serving, Event::Failed(failure)) => (Self::Degraded, vec![Effect::ReportLost(failure.line())]),
             (Self::Waiting | Self::Serving | Self::Degraded, Event::TearDownOrdered) => Self::tear_down(vec![]),
             (Self::TearingDown(stage), event) => Self::take_down(stage, event),
             (phase, _) => (phase, vec![]),

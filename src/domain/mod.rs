@@ -5,6 +5,7 @@ pub mod artifact;
 pub mod capabilities;
 pub mod escalation;
 pub mod escaped;
+pub mod failure;
 pub mod ids;
 pub mod layout;
 pub mod network;

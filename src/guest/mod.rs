@@ -13,6 +13,7 @@ use std::ffi::OsString;
 
 use command_line::GuestCommand;
 
+use crate::domain::failure::Failure;
 use crate::sys::guest::replace_command_line;
 use crate::sys::inherited;
 use crate::wire::lifeline;
@@ -44,14 +45,8 @@ pub fn run() -> u8 {
             session::FAILED
         }
         Err(error) => {
-            session::say(&with_causes(&error));
+            session::say(&Failure::of(&error).line());
             session::FAILED
         }
     }
-}
-
-/// Gives an error and its causes on one line.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

@@ -14,6 +14,7 @@ use super::directories::{open_root, remove_tree};
 use super::mounts::overlay_supported;
 use super::namespaces::{MappedCommand, NamespaceError, own_ids, run_mapped};
 use crate::domain::artifact::IdMapping;
+use crate::domain::failure::Failure;
 
 /// First argument of this program when it removes trees.
 const REMOVE: &str = "__remove";
@@ -142,8 +143,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
 }
 
 fn report(error: &dyn std::error::Error) {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    let text = causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"));
+    let text = Failure::of(error).line();
     // Nobody is left to tell when this fails.
     let _ = io::Write::write_all(&mut io::stderr(), format!("{text}\n").as_bytes());
 }

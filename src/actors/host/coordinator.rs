@@ -25,12 +25,13 @@ use super::records::Records;
 use super::registry::{Registry, RegistryArguments};
 use super::runtime_link::RuntimeLink;
 use super::startup::Startup;
-use super::{causes_of, lease, plan, task};
+use super::{lease, plan, task};
 use crate::actors::{ended, spawn};
 use crate::core::generation::{Change, Ownership, Participant};
 use crate::core::lifecycle::{Effect, EndReason, Event, Lifecycle, Phase, Purpose, step};
 use crate::core::restart::{Child, Verdict, decide};
 use crate::domain::artifact::ArtifactManifest;
+use crate::domain::failure::Failure;
 use crate::domain::ids::DomainId;
 use crate::domain::session::SessionEnd;
 use crate::fault;
@@ -361,8 +362,8 @@ impl CoordinatorState {
     }
 }
 
-fn failed(error: &(dyn std::error::Error + 'static)) -> Event {
-    Event::Failed { causes: causes_of(error), hints: Vec::new() }
+fn failed(error: &dyn std::error::Error) -> Event {
+    Failure::of(error).into()
 }
 
 fn session_end(reason: &EndReason) -> SessionEnd {

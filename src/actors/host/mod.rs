@@ -23,6 +23,7 @@ use ractor::Actor;
 
 use self::coordinator::{Coordinator, CoordinatorArguments};
 use self::election::{Elected, elect};
+use crate::domain::failure::Failure;
 use crate::sys::seqpacket::Lease;
 use crate::wire::bootstrap::{BootstrapMessage, DESCRIPTOR, StartOutcome};
 use crate::wire::frame;
@@ -91,7 +92,7 @@ async fn lead(bootstrap: OwnedFd) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            let outcome = StartOutcome::Failed { causes: causes_of(&error), hints: error.hints() };
+            let outcome = StartOutcome::Failed { causes: Failure::of(&error).causes, hints: error.hints() };
             tell(&pair, outcome).await;
             ExitCode::FAILURE
         }
@@ -116,9 +117,4 @@ async fn serve(elected: Elected, pair: Arc<Lease>) -> ExitCode {
     }
     drop(lock);
     status.lock().map_or(ExitCode::FAILURE, |status| *status)
-}
-
-/// Gives an error's texts, outermost first.
-pub fn causes_of(error: &(dyn std::error::Error + 'static)) -> Vec<String> {
-    std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string).collect()
 }

@@ -6,8 +6,9 @@ use tokio::task::JoinHandle;
 use super::messages::HostMessage;
 use super::preparation::{self, PrepareRequest};
 use super::startup::Startup;
-use super::{causes_of, task};
+use super::task;
 use crate::core::lifecycle::Event;
+use crate::domain::failure::Failure;
 use crate::domain::layout::StorageRoot;
 
 /// A preparation that tells the coordinator how it ended.
@@ -24,7 +25,9 @@ impl Preparing {
         let task = task::begin(coordinator, "preparation", async move {
             match preparation::prepare(&request, &|progress| startup.progress(progress)).await {
                 Ok(manifest) => HostMessage::Prepared(Box::new(manifest)),
-                Err(error) => HostMessage::Event(Event::Failed { causes: causes_of(&error), hints: error.hints() }),
+                Err(error) => {
+                    HostMessage::Event(Event::Failed { causes: Failure::of(&error).causes, hints: error.hints() })
+                }
             }
         });
         Self { task, storage }

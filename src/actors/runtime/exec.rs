@@ -23,6 +23,7 @@ use super::children::Children;
 use super::messages::{SessionNews, SupervisorMessage};
 use super::runsc::command::Sandbox;
 use super::runsc::control::{self, Target};
+use crate::domain::failure::Failure;
 use crate::domain::ids::SessionId;
 use crate::domain::runtime::GuestProcess;
 use crate::domain::session::ControlEvent;
@@ -135,8 +136,8 @@ impl Actor for Exec {
                 Some(client)
             }
             Err(error) => {
-                let text = crate::core::supervision::Failure::of(&error).causes.join(": ");
-                myself.cast(ExecMessage::Ended(ExecOutcome::NotStarted(text), Tree::Ended))?;
+                let outcome = ExecOutcome::NotStarted(Failure::of(&error).line());
+                myself.cast(ExecMessage::Ended(outcome, Tree::Ended))?;
                 None
             }
         };

@@ -45,7 +45,7 @@ use ractor::Actor;
 use tracing::{error, info, warn};
 
 use self::supervisor::{Supervisor, SupervisorArguments};
-use crate::core::supervision::Failure;
+use crate::domain::failure::Failure;
 use crate::domain::runtime::RuntimePlan;
 use crate::sys::inherited;
 use crate::sys::seqpacket::Lease;

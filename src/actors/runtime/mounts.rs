@@ -20,7 +20,8 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tracing::{debug, warn};
 
 use super::messages::SupervisorMessage;
-use crate::core::supervision::{Event, Failure};
+use crate::core::supervision::Event;
+use crate::domain::failure::Failure;
 use crate::domain::ownership::MountIdentity;
 use crate::domain::runtime::RuntimePlan;
 use crate::sys::mounts::{self, MountError};

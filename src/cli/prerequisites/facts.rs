@@ -11,6 +11,7 @@ use super::elf::{self, Linkage};
 use super::runsc::{self, Version};
 use crate::cli::places::Places;
 use crate::domain::artifact::{GuestUser, IdMapping};
+use crate::domain::failure::Failure;
 use crate::policy::mapping::{granted, identity_mapping};
 use crate::sys::accounts::{self, Account, SubordinateIds};
 use crate::sys::namespaces::own_ids;
@@ -232,16 +233,10 @@ fn number(name: &str) -> Option<u64> {
     std::fs::read_to_string(Path::new("/proc/sys").join(name)).ok()?.trim().parse().ok()
 }
 
-/// Gives an error with its causes in one line.
-fn in_one_line(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
-}
-
 async fn try_namespaces(mapping: &IdMapping) -> Trial {
     match errand::try_namespaces(mapping).await {
         Ok(()) => Trial::Works,
-        Err(error) => Trial::Fails(in_one_line(&error)),
+        Err(error) => Trial::Fails(Failure::of(&error).line()),
     }
 }
 
@@ -260,7 +255,7 @@ async fn try_overlay(storage: &Path) -> Trial {
     let Some(existing) = storage.ancestors().find(|ancestor| ancestor.is_dir()) else { return Trial::Untried };
     let trial = existing.join(format!(".lazaret-doctor-{}", std::process::id()));
     if let Err(error) = directories::ensure_private(&trial) {
-        return Trial::Fails(in_one_line(&error));
+        return Trial::Fails(Failure::of(&error).line());
     }
     let result = errand::try_overlay(&trial).await;
     // What is left over is private, empty but for directories, and named after its purpose.
@@ -269,7 +264,7 @@ async fn try_overlay(storage: &Path) -> Trial {
         Ok(()) => Trial::Works,
         // That namespaces fail has a check of its own.
         Err(errand::ErrandError::Namespace { .. }) => Trial::Untried,
-        Err(error) => Trial::Fails(in_one_line(&error)),
+        Err(error) => Trial::Fails(Failure::of(&error).line()),
     }
 }
 

@@ -8,7 +8,7 @@ impl CoordinatorState {
         task::begin(myself, "recovery", async move {
             HostMessage::Event(match reclaim::run(&store, &places).await {
                 Ok(()) => done,
-                Err(error) => Event::Failed { causes: causes_of(&error), hints: error.hints() },
+                Err(error) => Event::Failed { causes: Failure::of(&error).causes, hints: error.hints() },
             })
         });
     }
@@ -56,7 +56,7 @@ impl CoordinatorState {
             }
             Ok(Err(error)) => {
                 let hints = vec!["run `lazaret doctor`".to_owned()];
-                Event::Failed { causes: causes_of(&error), hints }
+                Event::Failed { causes: Failure::of(&error).causes, hints }
             }
             Err(error) => failed(&error),
         };
@@ -96,7 +96,7 @@ impl CoordinatorState {
                 }
             }
             Err(error) => {
-                let event = Event::Failed { causes: causes_of(&error), hints: error.hints() };
+                let event = Event::Failed { causes: Failure::of(&error).causes, hints: error.hints() };
                 myself.cast(HostMessage::Event(event)).ok();
             }
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 
-use crate::core::supervision::Failure;
+use crate::domain::failure::Failure;
 use crate::policy::enforcement::Family;
 
 /// Why the policy could not be put in force.
