@@ -9,8 +9,6 @@ pub mod init;
 pub mod probe;
 pub mod session;
 
-use std::ffi::OsString;
-
 use command_line::GuestCommand;
 
 use crate::domain::failure::Failure;
@@ -24,14 +22,12 @@ const NO_ESCALATION: &str = "host escalation is not available in this version of
 
 /// Does what the process's arguments say and gives the exit status.
 pub fn run() -> u8 {
-    let line: Vec<OsString> = std::env::args_os().collect();
-    let length = line.iter().map(|argument| argument.len() + 1).sum();
-    // Every builder of our command lines writes UTF-8; anything else cannot be one of them.
-    let line: Vec<String> = line.into_iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    // The builder of our command lines writes UTF-8; anything else cannot be one of them.
+    let line: Vec<String> = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
     match command_line::parse(&line) {
         Ok(GuestCommand::Init(plan)) => init::run(&plan),
         Ok(GuestCommand::Session(process)) => {
-            replace_command_line("lazaret-session", length);
+            replace_command_line("lazaret-session");
             match inherited::take(lifeline::DESCRIPTOR) {
                 Some(descriptor) => session::run(&process, descriptor.into()),
                 None => {

@@ -100,18 +100,20 @@ unsafe extern "C" {
 
 /// Overwrites this process's command line, as others see it in `/proc/PID/cmdline`, with `title`.
 /// A session's whole environment stands in the arguments of its first process; a plain `ps` must
-/// not print it. `length` is the number of bytes of the original arguments, each with its NUL.
-pub fn replace_command_line(title: &str, length: usize) {
+/// not print it.
+pub fn replace_command_line(title: &str) {
+    // Each with its NUL.
+    let length = std::env::args_os().map(|argument| argument.len() + 1).sum();
     // SAFETY: glibc sets the variable before `main` and nothing here writes it.
     let start = unsafe { program_invocation_name }.cast::<u8>();
     if start.is_null() {
         return;
     }
     // SAFETY: the kernel lays the argument strings out one after the other, NUL-terminated, in
-    // memory that stays mapped and writable (execve(2), proc(5) on arg_start); `length` does not
-    // reach beyond them, as the caller measured it on those very strings. The process has one
-    // thread, and `std::env::args_os` reads the memory only when called, as NUL-terminated strings,
-    // which it still holds.
+    // memory that stays mapped and writable (execve(2), proc(5) on arg_start), from `argv[0]` on;
+    // `length` was measured on those very strings just now. The process has one thread, and
+    // `std::env::args_os` reads the memory only when called, as NUL-terminated strings, which it still
+    // holds, so that another call of this finds no more.
     let arguments = unsafe { std::slice::from_raw_parts_mut(start, length) };
     arguments.fill(0);
     let shown = title.len().min(length.saturating_sub(1));

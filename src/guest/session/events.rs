@@ -15,7 +15,7 @@ use crate::wire::lifeline;
 
 /// Signals that a wrapper hands on to the session's command. SIGCONT is none of them: it only undoes a ^Z that
 /// was typed before the wrapper could block it.
-pub(super) const FORWARDED: &[Signal] = &[
+const FORWARDED: &[Signal] = &[
     Signal::SIGHUP,
     Signal::SIGINT,
     Signal::SIGQUIT,

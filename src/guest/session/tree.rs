@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use super::events::{Events, reap, send};
+use crate::sys::procfs;
 
 /// How many times the tree is looked through for processes that are not stopped yet. One pass is enough
 /// for a tree that does not fork; what is still growing after these is killed as it comes.
@@ -71,10 +72,8 @@ fn reap_all() -> bool {
 
 /// Lists the living descendants of this process.
 fn descendants() -> Vec<i32> {
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let nodes: Vec<Node> =
-        pids.filter_map(|pid| parse(pid, &std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)).collect();
+    let node = |pid| parse(pid, &std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?);
+    let nodes: Vec<Node> = procfs::processes().filter_map(node).collect();
     below(nix::unistd::getpid().as_raw(), &nodes)
 }
 

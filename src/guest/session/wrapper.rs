@@ -80,7 +80,7 @@ fn carry(process: &GuestProcess, command: i32, events: &mut Events) -> u8 {
     if !process.interactive {
         leave_streams();
     }
-    match wait_for(events, command, process.interactive) {
+    match wait_for(events, command, process) {
         Some(status) => {
             finish(events);
             status
@@ -93,8 +93,8 @@ fn carry(process: &GuestProcess, command: i32, events: &mut Events) -> u8 {
 }
 
 /// Reaps until the command has ended, and gives its status; nothing when the session is to end.
-fn wait_for(events: &mut Events, command: i32, interactive: bool) -> Option<u8> {
-    let mut notices = if interactive { NOTICES } else { 0 };
+fn wait_for(events: &mut Events, command: i32, process: &GuestProcess) -> Option<u8> {
+    let mut notices = if process.interactive { NOTICES } else { 0 };
     loop {
         match events.next(None) {
             Some(Wake::Forward(signal)) => send(-command, signal),
@@ -104,7 +104,7 @@ fn wait_for(events: &mut Events, command: i32, interactive: bool) -> Option<u8> 
                 match reap() {
                     Ok(Some((pid, Change::Ended(status)))) if pid == command => return Some(status),
                     Ok(Some((pid, Change::Stopped(signal)))) if pid == command => {
-                        resume(command, signal, interactive, &mut notices);
+                        resume(command, signal, process, &mut notices);
                     }
                     Ok(Some(_)) => {}
                     Ok(None) => break,
@@ -117,13 +117,13 @@ fn wait_for(events: &mut Events, command: i32, interactive: bool) -> Option<u8> 
 }
 
 /// Continues a stopped command.
-fn resume(command: i32, stop: i32, interactive: bool, notices: &mut u32) {
+fn resume(command: i32, stop: i32, process: &GuestProcess, notices: &mut u32) {
     std::thread::sleep(SETTLE);
     let background = [Signal::SIGTTIN, Signal::SIGTTOU].iter().any(|&signal| stop == signal as i32);
     if background {
         let group = Pid::from_raw(command);
         // Without the terminal it would stop again at once, for ever.
-        if !interactive || tcsetpgrp(std::io::stderr(), group).is_err() {
+        if !process.interactive || tcsetpgrp(std::io::stderr(), group).is_err() {
             return;
         }
     } else if *notices > 0 {
