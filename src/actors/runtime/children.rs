@@ -13,6 +13,8 @@ use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
+use crate::sys::procfs;
+
 /// The children that actors wait for, shared by all actors.
 #[derive(Debug, Clone, Default)]
 pub struct Children {
@@ -85,10 +87,8 @@ impl Children {
     /// Lists the processes of the pid namespace that are neither this one nor claimed.
     fn others(&self) -> Vec<i32> {
         let own = std::process::id() as i32;
-        let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
         let claimed = self.claimed();
-        pids.filter(|pid| *pid != own && !claimed.contains(pid)).collect()
+        procfs::processes().filter(|pid| *pid != own && !claimed.contains(pid)).collect()
     }
 
     fn claimed(&self) -> MutexGuard<'_, HashSet<i32>> {

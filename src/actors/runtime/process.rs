@@ -1,13 +1,17 @@
 //! What all actors that own a process need to know about it.
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
+use tokio::process::Child;
 use tokio::task::JoinHandle;
 
+use super::children::{Children, Claim};
 use super::runsc::log::bounded;
 use crate::sys::procfs;
 use crate::wire::lease::InnerProcess;
@@ -23,6 +27,23 @@ const LINES_LOGGED: usize = 1000;
 pub fn inner_process(pid: i32) -> io::Result<InnerProcess> {
     let start_time = procfs::start_time(pid)?.ok_or(io::ErrorKind::NotFound)?;
     Ok(InnerProcess { pid, start_time })
+}
+
+/// A child that was just spawned: who waits for it is settled, and it can be signalled.
+pub struct Held {
+    /// Its process id.
+    pub pid: i32,
+    /// The claim on its status.
+    pub claim: Claim,
+    /// Its pidfd.
+    pub pidfd: OwnedFd,
+}
+
+/// Holds a child. Called right after the spawn; see [`Children::claim`].
+pub fn hold(child: &Child, children: &Children) -> io::Result<Held> {
+    let pid = child.id().and_then(|pid| Pid::from_raw(pid as i32)).ok_or(io::ErrorKind::NotFound)?;
+    let claim = children.claim(pid.as_raw_pid());
+    Ok(Held { pid: pid.as_raw_pid(), claim, pidfd: pidfd_open(pid, PidfdFlags::empty())? })
 }
 
 /// Says how a process ended, for people.

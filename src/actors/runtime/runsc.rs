@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
-use rustix::process::{PidfdFlags, Signal};
+use rustix::process::Signal;
 use tracing::{debug, warn};
 
 use self::bundle::BundleError;
@@ -33,7 +33,7 @@ use self::pid_file::PidFile;
 use self::watch::Watch;
 use super::children::Children;
 use super::messages::SupervisorMessage;
-use super::process;
+use super::process::{self, Held};
 use crate::core::supervision::Event;
 use crate::domain::failure::Failure;
 use crate::domain::network::ProbeReport;
@@ -286,11 +286,7 @@ fn start(arguments: &RunscArguments, actor: ActorRef<RunscMessage>) -> Result<Ow
     // It makes the mount points that the root lacks, on the way to which every user must get.
     crate::sys::process::with_common_umask(&mut command);
     let mut child = command.spawn().map_err(failed)?;
-    let pid = child.id().ok_or(io::ErrorKind::NotFound).map_err(|kind| failed(kind.into()))? as i32;
-    let claim = children.claim(pid);
-    let pidfd = rustix::process::Pid::from_raw(pid).ok_or(rustix::io::Errno::SRCH);
-    let pidfd = pidfd.and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()));
-    let pidfd = pidfd.map_err(|error| failed(error.into()))?;
+    let Held { pid, claim, pidfd } = process::hold(&child, children).map_err(failed)?;
     let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(failed(io::ErrorKind::BrokenPipe.into()));
     };

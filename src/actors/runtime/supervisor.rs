@@ -108,18 +108,21 @@ impl Actor for Supervisor {
         let children = Children::default();
         children.reap_orphans()?;
         let sandbox = Sandbox::of(&plan);
-        let me = || (myself.clone(), plan.clone());
-        let (supervisor, _) = me();
-        let lease = spawn(&myself, LeaseLink, LeaseArguments { lease, supervisor }).await?;
-        let (supervisor, _) = me();
-        let helper = HelperArguments { supervisor, prepared: helper, children: children.clone() };
+        let supervisor = || myself.clone();
+        let lease = LeaseArguments { lease, supervisor: supervisor() };
+        let lease = spawn(&myself, LeaseLink, lease).await?;
+        let helper = HelperArguments { supervisor: supervisor(), prepared: helper, children: children.clone() };
         let helper = spawn(&myself, Helper, helper).await?;
-        let (supervisor, plan_) = me();
-        let network = spawn(&myself, Network, NetworkArguments { supervisor, plan: plan_ }).await?;
-        let (supervisor, plan_) = me();
-        let mounts = spawn(&myself, Mounts, MountsArguments { supervisor, plan: plan_ }).await?;
-        let (supervisor, plan_) = me();
-        let runsc = RunscArguments { supervisor, plan: plan_, sandbox: sandbox.clone(), children: children.clone() };
+        let network = NetworkArguments { supervisor: supervisor(), plan: plan.clone() };
+        let network = spawn(&myself, Network, network).await?;
+        let mounts = MountsArguments { supervisor: supervisor(), plan: plan.clone() };
+        let mounts = spawn(&myself, Mounts, mounts).await?;
+        let runsc = RunscArguments {
+            supervisor: supervisor(),
+            plan: plan.clone(),
+            sandbox: sandbox.clone(),
+            children: children.clone(),
+        };
         let runsc = spawn(&myself, Runsc, runsc).await?;
         myself.cast(SupervisorMessage::Resource(Event::BuildOrdered, None))?;
         Ok(SupervisorState {

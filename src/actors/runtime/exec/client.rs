@@ -9,19 +9,17 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
 use ractor::ActorRef;
-use rustix::process::PidfdFlags;
 use serde_json::json;
 use tokio::io::AsyncReadExt;
 use tokio::process::Child;
 
 use super::{ExecMessage, Tree};
 use crate::actors::runtime::children::{Children, Claim};
-use crate::actors::runtime::process::{self, inner_process};
+use crate::actors::runtime::process::{self, Held, inner_process};
 use crate::actors::runtime::runsc::command::Sandbox;
 use crate::actors::runtime::runsc::log::first_error;
 use crate::actors::runtime::runsc::pid_file::PidFile;
-use crate::domain::runtime::DEFAULT_PATH;
-use crate::domain::runtime::GuestProcess;
+use crate::domain::runtime::{DEFAULT_PATH, GuestProcess};
 use crate::guest::command_line;
 use crate::policy::sandbox::wrapper_capability_sets;
 use crate::wire::lease::{ExecOutcome, InnerProcess};
@@ -112,11 +110,7 @@ pub(super) fn start(
     let child = command.spawn().map_err(ExecError::Start)?;
     // Its copy of the lifeline's other end would keep the end of the wrapper's from being seen.
     drop(command);
-    let pid = child.id().ok_or(io::ErrorKind::NotFound).map_err(|kind| ExecError::Start(kind.into()))? as i32;
-    let claim = children.claim(pid);
-    let pidfd = rustix::process::Pid::from_raw(pid).ok_or(rustix::io::Errno::SRCH);
-    let pidfd = pidfd.and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()));
-    let pidfd = pidfd.map_err(|error| ExecError::Start(error.into()))?;
+    let Held { pid, claim, pidfd } = process::hold(&child, children).map_err(ExecError::Start)?;
     let process = inner_process(pid).map_err(ExecError::Start)?;
     tokio::spawn(Watch { child, claim, pid_file, told, log, actor: actor.clone() }.run());
     Ok(Client { process, pidfd, lifeline: ours })

@@ -59,14 +59,14 @@ pub fn bounded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn a_panic_is_told_by_its_first_lines() {
         let text = "I0101 something\npanic: index out of range [recovered]\n\ngoroutine 7 [running]:\n";
-        assert_eq!(super::panic_in(text).unwrap(), "panic: index out of range [recovered] |  | goroutine 7 [running]:");
-        assert_eq!(super::panic_in("W0101 this is no panic: it is a line\n"), None);
+        assert_eq!(panic_in(text).unwrap(), "panic: index out of range [recovered] |  | goroutine 7 [running]:");
+        assert_eq!(panic_in("W0101 this is no panic: it is a line\n"), None);
     }
-
-    use super::*;
 
     #[test]
     fn the_first_error_of_concatenated_objects_is_found() {
