@@ -38,6 +38,15 @@ pub enum Stream {
     Error,
 }
 
+/// What a client wants of live sessions when it takes the Domain down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LiveSessions {
+    /// They are ended too.
+    End,
+    /// They are spared: the request is refused.
+    Spare,
+}
+
 /// What a client sends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ClientMessage {
@@ -61,8 +70,8 @@ pub enum ClientMessage {
     Status,
     /// Takes the Domain down. First and only message of its connection; answered when all is gone.
     Down {
-        /// Whether live sessions are ended too; otherwise they make it refused.
-        with_sessions: bool,
+        /// What becomes of live sessions.
+        live: LiveSessions,
     },
 }
 

@@ -29,7 +29,7 @@ use crate::domain::session::{SessionEnd, SessionRequest, SessionSummary, Termina
 use crate::identity::channel::ServerChannel;
 use crate::identity::peer::{Component, PeerIdentity};
 use crate::store::writer::WriteError;
-use crate::wire::client::{ClientMessage, CoordinatorMessage, DomainStatus, Refusal};
+use crate::wire::client::{ClientMessage, CoordinatorMessage, DomainStatus, LiveSessions, Refusal};
 use crate::wire::lease::{CoordinatorOrder, ExecOutcome, InnerProcess};
 
 /// How long an authenticated client may take to say what it wants.
@@ -93,7 +93,7 @@ impl Actor for Registry {
                     let status = state.status().await;
                     answer(channel, CoordinatorMessage::Status(Box::new(status)));
                 }
-                ClientMessage::Down { with_sessions } => state.down(channel, with_sessions)?,
+                ClientMessage::Down { live } => state.down(channel, live)?,
                 other => {
                     let text = format!("{} is no first message", other.name());
                     answer(channel, CoordinatorMessage::Refused(Refusal::Invalid(text)));
@@ -316,8 +316,8 @@ impl RegistryState {
         Ok(())
     }
 
-    fn down(&mut self, channel: ServerChannel, with_sessions: bool) -> Result<(), ActorProcessingErr> {
-        if !with_sessions && !self.sessions.is_empty() {
+    fn down(&mut self, channel: ServerChannel, live: LiveSessions) -> Result<(), ActorProcessingErr> {
+        if live == LiveSessions::Spare && !self.sessions.is_empty() {
             answer(channel, CoordinatorMessage::Refused(Refusal::SessionsLive(self.sessions.len())));
             return Ok(());
         }

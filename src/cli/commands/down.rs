@@ -20,7 +20,7 @@ use crate::cli::{domains, start};
 use crate::domain::workspace::DomainRecord;
 use crate::identity::ClientChannel;
 use crate::sys::process;
-use crate::wire::client::{ClientMessage, CoordinatorMessage, Refusal};
+use crate::wire::client::{ClientMessage, CoordinatorMessage, LiveSessions, Refusal};
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -34,13 +34,6 @@ pub struct Args {
     start: StartArgs,
 }
 
-/// Whether live sessions are ended as well.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LiveSessions {
-    End,
-    Spare,
-}
-
 /// How a request to go down was answered.
 enum Answer {
     Down,
@@ -52,9 +45,9 @@ enum Answer {
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let places = Places::from_environment()?;
     let record = domains::find(&places, &args.meant)?;
-    let sessions = if args.yes { LiveSessions::End } else { LiveSessions::Spare };
-    let ask = |sessions| question::block_on(take_down(&places, &record, sessions, &args.start))?;
-    let mut answer = ask(sessions)?;
+    let live = if args.yes { LiveSessions::End } else { LiveSessions::Spare };
+    let ask = |live| question::block_on(take_down(&places, &record, live, &args.start))?;
+    let mut answer = ask(live)?;
     if let Answer::SessionsLive(count) = answer {
         if !confirmed(count, &record)? {
             return Ok(ExitCode::from(ErrorKind::Own.status()));
@@ -78,13 +71,13 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
 async fn take_down(
     places: &Places,
     record: &DomainRecord,
-    sessions: LiveSessions,
+    live: LiveSessions,
     args: &StartArgs,
 ) -> Result<Answer, CliError> {
     let verbosity = if args.quiet { Verbosity::Quiet } else { Verbosity::Normal };
     let mut progress = ProgressDisplay::begin(verbosity);
     progress.phase(format!("taking {} down", record.domain));
-    let work = request(places, record, sessions);
+    let work = request(places, record, live);
     tokio::pin!(work);
     let limit = tokio::time::sleep(args.wait);
     tokio::pin!(limit);
@@ -100,7 +93,7 @@ async fn take_down(
     }
 }
 
-async fn request(places: &Places, record: &DomainRecord, sessions: LiveSessions) -> Result<Answer, CliError> {
+async fn request(places: &Places, record: &DomainRecord, live: LiveSessions) -> Result<Answer, CliError> {
     let runtime = places.runtime(&record.domain);
     let mut channel = loop {
         match connect::reach(&runtime, &record.domain).await? {
@@ -113,7 +106,7 @@ async fn request(places: &Places, record: &DomainRecord, sessions: LiveSessions)
     // Held from here on, so that it can't be another process's later.
     let coordinator = process_of(&channel);
     let lost = |error| QuestionError::Lost(Some(error));
-    channel.send(ClientMessage::Down { with_sessions: sessions == LiveSessions::End }).await.map_err(lost)?;
+    channel.send(ClientMessage::Down { live }).await.map_err(lost)?;
     match channel.next().await {
         Some(Ok(CoordinatorMessage::Refused(Refusal::SessionsLive(count)))) => return Ok(Answer::SessionsLive(count)),
         Some(Ok(CoordinatorMessage::GoingDown | CoordinatorMessage::Refused(Refusal::GoingDown))) => {}
