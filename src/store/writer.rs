@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ractor::rpc::CallResult;
+use ractor::concurrency::oneshot;
 use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 
 use super::domain_store::{DomainStore, StoreError};
@@ -160,11 +160,17 @@ fn answer(reply: RpcReplyPort<WriteReply>, outcome: WriteReply) {
     reply.send(outcome).ok();
 }
 
-/// Applies changes through the writer and returns when they are durable.
-pub async fn apply(writer: &ActorRef<StoreWriterMessage>, changes: Vec<Change>) -> WriteReply {
-    let call = writer.call(|reply| StoreWriterMessage::Apply { changes, reply }, Some(APPLY_TIMEOUT));
-    match call.await {
-        Ok(CallResult::Success(outcome)) => outcome,
-        Ok(CallResult::Timeout | CallResult::SenderError) | Err(_) => Err(WriteError::Gone),
+/// Queues changes at once, so that they are written in the order of calls, and gives what to await: it ends
+/// when they are durable.
+pub fn apply(writer: &ActorRef<StoreWriterMessage>, changes: Vec<Change>) -> impl Future<Output = WriteReply> + use<> {
+    let (sender, receiver) = oneshot();
+    let reply: RpcReplyPort<WriteReply> = (sender, APPLY_TIMEOUT).into();
+    let queued = writer.cast(StoreWriterMessage::Apply { changes, reply });
+    async move {
+        queued.map_err(|_| WriteError::Gone)?;
+        match tokio::time::timeout(APPLY_TIMEOUT, receiver).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) | Err(_) => Err(WriteError::Gone),
+        }
     }
 }

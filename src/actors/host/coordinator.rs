@@ -278,7 +278,7 @@ impl CoordinatorState {
             evidence => match evidence::changes(&generation, evidence) {
                 Ok((changes, evidence::Complete::No)) => self.record(myself, changes),
                 Ok((changes, evidence::Complete::Yes)) => {
-                    let (submitted, myself) = (self.store.submit(changes), myself.clone());
+                    let (submitted, myself) = (self.store.apply(changes), myself.clone());
                     tokio::spawn(async move {
                         let event = match submitted.await {
                             Ok(_) => Event::Attested,
@@ -294,7 +294,7 @@ impl CoordinatorState {
 
     /// Writes changes in the order of calls; a change that can't be written ends the generation.
     fn record(&self, myself: &ActorRef<HostMessage>, changes: Vec<Change>) {
-        let (submitted, myself) = (self.store.submit(changes), myself.clone());
+        let (submitted, myself) = (self.store.apply(changes), myself.clone());
         tokio::spawn(async move {
             if let Err(error) = submitted.await {
                 myself.cast(HostMessage::Event(failed(&error))).ok();

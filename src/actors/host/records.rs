@@ -1,11 +1,9 @@
 //! The coordinator's handle on the Domain Store's writer.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ractor::concurrency::oneshot;
-use ractor::{ActorId, ActorRef, RpcReplyPort};
+use ractor::{ActorId, ActorRef};
 
 use crate::core::generation::{Change, GenerationDocument};
 use crate::store::writer::{APPLY_TIMEOUT, StoreWriterMessage, WriteError, WriteReply, apply};
@@ -28,23 +26,10 @@ impl Records {
         self.0.get_id()
     }
 
-    /// Applies changes, all or none, and returns when they are durable.
-    pub async fn apply(&self, changes: Vec<Change>) -> WriteReply {
-        apply(&self.0, changes).await
-    }
-
-    /// Queues changes at once, so that they are written in the order of calls, and gives what to await.
-    pub fn submit(&self, changes: Vec<Change>) -> impl Future<Output = WriteReply> + use<> {
-        let (sender, receiver) = oneshot();
-        let reply: RpcReplyPort<WriteReply> = (sender, APPLY_TIMEOUT).into();
-        let queued = self.0.cast(StoreWriterMessage::Apply { changes, reply });
-        async move {
-            queued.map_err(|_| WriteError::Gone)?;
-            match tokio::time::timeout(APPLY_TIMEOUT, receiver).await {
-                Ok(Ok(outcome)) => outcome,
-                Ok(Err(_)) | Err(_) => Err(WriteError::Gone),
-            }
-        }
+    /// Applies changes, all or none: at once queued, so that they are written in the order of calls, and durable
+    /// when what is given ends.
+    pub fn apply(&self, changes: Vec<Change>) -> impl Future<Output = WriteReply> + use<> {
+        apply(&self.0, changes)
     }
 
     /// Gives the document as last committed; nothing when the Domain never had a generation.

@@ -40,7 +40,7 @@ async fn closing_finishes_what_was_asked_before_and_refuses_what_comes_after() {
     let (writer, handle) = spawn(&home).await;
     let before = apply(&writer, beginning(1));
     let closed = writer.call(StoreWriterMessage::Close, None);
-    let after = apply(&writer, vec![Change::BeginRecovery(process(11))]);
+    let after = async { apply(&writer, vec![Change::BeginRecovery(process(11))]).await };
     let (before, closed, after) = tokio::join!(before, closed, after);
     assert_eq!(before.unwrap().decision, Decision::Starting);
     assert!(closed.unwrap().is_success());
