@@ -5,6 +5,8 @@
 //! here does nothing, and the executable does not contain the variable's name.
 //!
 //! - [`actor`] makes an actor that can be made to die; [`task`] does the same for a task.
+//! - [`effector`] makes one like that of which each handler is a point as well; see the next.
+//! - [`handed_on`] gives the variable to a process that gets an environment of its own.
 //! - [`around`] numbers the moments right before and after something that must be survived at any
 //!   moment: a durable write, or an effect of one of the two roots.
 

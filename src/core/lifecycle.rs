@@ -1,17 +1,15 @@
 //! The life of one Domain generation, as the Host Coordinator decides it.
 //!
 //! ```text
-//!             ┌────────────┐ Recovered ┌───────────┐ Prepared ┌──────────┐ Begun   ┌──────────┐
-//!   start ──▶ │ Recovering │ ────────▶ │ Preparing │ ───────▶ │ Begin    │ ──────▶ │ Building │
-//!             └────────────┘           └───────────┘          └──────────┘         └────┬─────┘
-//!                   │ (recover only)         │ Cancelled, Failed    │                    │ Probed
-//!                   │                        ▼                      ▼                    ▼
-//!                   │                      ┌───────┐   TornDown   ┌─────────────┐   ┌────────────┐
-//!                   └────────────────────▶ │ Ended │ ◀─ Released ─│ TearingDown │ ◀─│ Publishing │
-//!                                          └───────┘              └─────────────┘   └────┬───────┘
-//!                                                                        ▲               │ Published
-//!                                                                        │  last session, down, loss
-//!                                                                        └────────── Published ◀┘
+//!            Recovered          Prepared          Begun         Attested         PublicationOpen
+//! Recovering ────────▶ Preparing ──────▶ Beginning ───▶ Building ──────▶ Publishing ───────────▶ Published
+//!     │                    │                 │              └────────────────┴──────┬────────────────┘
+//!     │ recover only,      │ Cancelled,      │ Failed              Failed, SupervisorEnded; Cancelled
+//!     │ Cancelled, Failed  │ Failed          │                     before publication, Quiet or
+//!     │                    │                 │                     DownRequested after it
+//!     ▼                    ▼                 ▼                                      ▼
+//!   Ended ◀────────────────┴──────────── Releasing ◀─────────────────────────── TearingDown
+//!                    Released, Failed               no supervisor, no session
 //! ```
 //!
 //! [`step`] takes a state and an event and gives the next state and the effects to run, in order.

@@ -49,7 +49,7 @@ pub struct ReceivedOrder {
     pub permit: OwnedSemaphorePermit,
 }
 
-/// Spawns a child of the supervisor.
+/// Spawns a child of the supervisor, which carries out the supervisor's effects.
 pub(super) async fn spawn<A: Actor>(
     parent: &ActorRef<SupervisorMessage>,
     actor: A,

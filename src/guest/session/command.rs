@@ -1,4 +1,4 @@
-//! The session's command, from its first moment, in the leader's memory, to the `execve`.
+//! The session's command, from its first moment, in the wrapper's memory, to the `execve`.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -1,4 +1,4 @@
-//! A session's process tree, its own init, and other sessions.
+//! A session's process tree, its wrapper, the sandbox's init, and other sessions.
 
 use std::path::Path;
 use std::time::Duration;
@@ -89,7 +89,7 @@ fn expect_alive(prison: &Prison, name: &str) -> CaseResult {
 fn escape_session_tree() -> CaseResult {
     let prison = Prison::new("root", "")?;
     let mut stays = start(&prison, "stays")?;
-    // Its client is killed, its client ends as it should, its command kills all it can.
+    // One session ends with its killed client, one as it should.
     let killed = start(&prison, "killed")?;
     killed.signal(Signal::SIGKILL)?;
     expect_dead(&prison, "killed")?;

@@ -133,8 +133,8 @@ fn attach(
     }
 }
 
-/// What runsc is told to execute: the session wrapper, as root of the sandbox with what it needs to make the
-/// session's namespaces. It becomes the session's user before it runs the session's command.
+/// What runsc is told to execute: the session wrapper, as root of the sandbox. The command's process becomes
+/// the session's user; what else it must not have, the wrapper's capabilities let it give up.
 fn process_document(process: &GuestProcess) -> serde_json::Value {
     json!({
         "terminal": process.interactive,
