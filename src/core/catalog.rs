@@ -16,7 +16,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::domain::artifact::{ArtifactManifest, IdMapping, ImageSource, Platform};
+use crate::domain::artifact::{ArtifactManifest, ImageSource};
 use crate::domain::ids::{ArtifactId, DomainId, Generation, PreparationId};
 use crate::domain::ownership::{PathIdentity, ProcessIdentity};
 
@@ -83,13 +83,10 @@ pub struct CatalogState {
 }
 
 impl CatalogState {
-    /// Finds the newest ready artifact that was made from this source, for this platform, under this mapping.
-    pub fn find(&self, source: &ImageSource, platform: &Platform, mapping: &IdMapping) -> Option<&ArtifactManifest> {
+    /// Gives the manifests of the artifacts that can be leased.
+    pub fn ready(&self) -> impl Iterator<Item = &ArtifactManifest> {
         let ready = self.artifacts.values().filter(|artifact| artifact.status == ArtifactStatus::Ready);
-        ready
-            .map(|artifact| &artifact.manifest)
-            .filter(|m| m.source == *source && m.platform == *platform && m.mapping == *mapping)
-            .max_by_key(|manifest| manifest.prepared_at)
+        ready.map(|artifact| &artifact.manifest)
     }
 
     /// Gives the leases of an artifact.

@@ -13,7 +13,7 @@ use super::records::{ARTIFACTS, LEASES, PREPARATIONS, Table, encode};
 use crate::core::catalog::{
     self, ArtifactRecord, ArtifactStatus, CatalogChange, CatalogRefusal, CatalogState, LeaseRecord, PreparationRecord,
 };
-use crate::domain::artifact::{ArtifactManifest, IdMapping, ImageSource, Platform};
+use crate::domain::artifact::{ArtifactManifest, ImageSource};
 use crate::domain::ids::{ArtifactId, DomainId, Generation, PreparationId};
 use crate::domain::layout::StorageRoot;
 use crate::domain::ownership::{PathIdentity, ProcessIdentity};
@@ -89,26 +89,6 @@ impl Catalog {
     pub fn artifact(&self, id: &ArtifactId) -> Option<&ArtifactManifest> {
         let record = self.state.artifacts.get(id)?;
         (record.status == ArtifactStatus::Ready).then_some(&record.manifest)
-    }
-
-    /// Finds the newest ready artifact that was made from this source, for this platform, under this mapping.
-    pub fn find(&self, source: &ImageSource, platform: &Platform, mapping: &IdMapping) -> Option<&ArtifactManifest> {
-        self.state.find(source, platform, mapping)
-    }
-
-    /// Gives every artifact.
-    pub fn artifacts(&self) -> impl Iterator<Item = &ArtifactRecord> {
-        self.state.artifacts.values()
-    }
-
-    /// Gives every lease.
-    pub fn leases(&self) -> impl Iterator<Item = &LeaseRecord> {
-        self.state.leases.values()
-    }
-
-    /// Gives every preparation in progress.
-    pub fn preparations(&self) -> impl Iterator<Item = &PreparationRecord> {
-        self.state.preparations.values()
     }
 
     /// Gives the preparations whose owner is gone; what `core::catalog::reclaim` says of each may be done.

@@ -175,31 +175,23 @@ fn published_with_two_sessions() -> CaseResult {
 
 /// Ends the first of two sessions, checks that the other goes on, and gives it back.
 fn one_session_of_two(environment: &Environment, victim: Role, first: Running, mut second: Running) -> Result<Running> {
-    let in_sandbox = || -> Result<usize> {
-        let listing = environment.in_sandbox("cat /proc/*/cmdline | tr '\\0' ' '").run()?;
-        ensure!(listing.code() == 0, "{listing:?}");
-        let clients = environment.processes();
-        Ok(clients.iter().filter(|process| Role::Exec.is(&process.command)).count())
+    let execs = || -> Vec<_> {
+        environment.processes().into_iter().filter(|process| Role::Exec.is(&process.command)).collect()
     };
-    ensure!(in_sandbox()? >= 2, "two sessions run");
+    ensure!(execs().len() == 2, "two sessions run");
     match victim {
         Role::Client => {
             first.signal(nix::sys::signal::Signal::SIGKILL)?;
             drop(first.wait(PATIENCE)?);
         }
         Role::Exec => {
-            let clients = environment.processes();
-            let mut execs: Vec<_> = clients.iter().filter(|process| Role::Exec.is(&process.command)).collect();
-            execs.sort_by_key(|process| process.pid);
-            execs.first().context("an exec client runs")?.kill();
+            execs().iter().min_by_key(|process| process.pid).context("an exec client runs")?.kill();
             let ended = first.wait(PATIENCE)?;
             ensure!(ended.code() == 125, "the client of the killed exec: {ended:?}");
         }
         other => bail!("{other:?} is shared by all sessions"),
     }
-    wait_until("one session is left", GONE, || {
-        environment.processes().iter().filter(|process| Role::Exec.is(&process.command)).count() == 1
-    })?;
+    wait_until("one session is left", GONE, || execs().len() == 1)?;
     ensure!(second.is_running()?, "the other session ended too");
     Ok(second)
 }

@@ -167,8 +167,7 @@ impl<'a> Preparation<'a> {
         let digest = manifest_digest.to_owned();
         let candidates = blocking(move || {
             let catalog = Catalog::open(&storage)?;
-            let ready = catalog.artifacts().filter_map(|record| catalog.artifact(&record.manifest.id));
-            let fitting = ready.filter(|m| m.manifest_digest == digest && m.platform == platform);
+            let fitting = catalog.state().ready().filter(|m| m.manifest_digest == digest && m.platform == platform);
             Ok(fitting.cloned().collect::<Vec<_>>())
         })
         .await?;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::core::generation::fixtures::{BOOT, process};
-use crate::domain::artifact::{GuestUser, IdRange, ImageRuntime};
+use crate::domain::artifact::{GuestUser, IdMapping, IdRange, ImageRuntime, Platform};
 
 pub(crate) fn source(name: &str) -> ImageSource {
     ImageSource::Registry(format!("registry.example/{name}:latest"))

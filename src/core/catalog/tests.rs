@@ -64,7 +64,7 @@ fn a_leased_artifact_is_not_removed_and_a_removed_one_is_not_leased() {
     accept(&mut state, &[CatalogChange::BeginRemoval(artifact.clone())]);
     let refusal = refuse(&state, CatalogChange::AcquireLease(lease(2, &artifact)));
     assert_eq!(refusal, CatalogRefusal::Removing(artifact.clone()));
-    assert_eq!(state.find(&source("debian"), &manifest("debian", 1).platform, &mapping()), None);
+    assert_eq!(state.ready().next(), None);
     accept(&mut state, &[CatalogChange::FinishRemoval(artifact.clone()), CatalogChange::FinishRemoval(artifact)]);
     assert!(state.artifacts.is_empty());
 }
@@ -77,20 +77,6 @@ fn a_generation_holds_one_artifact() {
     accept(&mut state, &[CatalogChange::AcquireLease(lease(1, &manifest("debian", 1).id))]);
     let refusal = refuse(&state, CatalogChange::AcquireLease(lease(1, &manifest("alpine", 1).id)));
     assert!(matches!(refusal, CatalogRefusal::LeaseDiffers { .. }), "{refusal}");
-}
-
-#[test]
-fn the_newest_artifact_of_a_source_is_found() {
-    let mut state = CatalogState::default();
-    accept(&mut state, &prepared("debian", 40, 5));
-    accept(&mut state, &prepared("debian", 41, 9));
-    accept(&mut state, &prepared("debian", 42, 7));
-    let platform = manifest("debian", 1).platform;
-    let found = state.find(&source("debian"), &platform, &mapping()).unwrap();
-    assert_eq!(found.prepared_at, 9);
-    assert_eq!(state.find(&source("alpine"), &platform, &mapping()), None);
-    let other = IdMapping { uids: vec![], gids: vec![] };
-    assert_eq!(state.find(&source("debian"), &platform, &other), None);
 }
 
 #[test]

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use super::Home;
 use crate::core::catalog::CatalogRefusal;
-use crate::core::catalog::fixtures::{manifest, mapping, source};
+use crate::core::catalog::fixtures::{manifest, source};
 use crate::core::generation::fixtures::{domain, place, process};
 use crate::domain::ids::{ArtifactId, Generation};
 use crate::domain::layout::StorageRoot;
@@ -43,11 +43,10 @@ fn an_artifact_is_prepared_found_leased_and_removed() {
     let catalog = storage.open();
     let expected = manifest("debian", 1);
     assert_eq!(catalog.artifact(&id), Some(&expected));
-    assert_eq!(catalog.find(&source("debian"), &expected.platform, &mapping()), Some(&expected));
-    assert_eq!(catalog.preparations().count(), 0);
+    assert!(catalog.state().preparations.is_empty());
     catalog.acquire_lease(&domain(), Generation(1), &id).unwrap();
     assert_eq!(storage.open().lease(&domain(), Generation(1)), Some(&id));
-    assert_eq!(storage.open().leases().count(), 1);
+    assert_eq!(storage.open().state().leases.len(), 1);
     let error = storage.open().begin_removal(&id).unwrap_err();
     assert!(matches!(error, CatalogError::Refused(CatalogRefusal::Leased { .. })), "{error}");
     storage.open().release_lease(&domain(), Generation(1)).unwrap();
@@ -55,7 +54,7 @@ fn an_artifact_is_prepared_found_leased_and_removed() {
     storage.open().begin_removal(&id).unwrap();
     assert_eq!(storage.open().artifact(&id), None);
     storage.open().finish_removal(&id).unwrap();
-    assert_eq!(storage.open().artifacts().count(), 0);
+    assert!(storage.open().state().artifacts.is_empty());
 }
 
 #[test]
@@ -77,7 +76,7 @@ fn a_dead_owner_s_preparation_can_be_reclaimed() {
     assert_eq!(found, vec![dead.clone()]);
     storage.open().abandon(&dead.id).unwrap();
     storage.open().abandon(&dead.id).unwrap();
-    assert_eq!(storage.open().preparations().cloned().collect::<Vec<_>>(), vec![live]);
+    assert_eq!(storage.open().state().preparations.values().collect::<Vec<_>>(), [&live]);
 }
 
 #[test]
@@ -101,7 +100,7 @@ fn many_processes_worth_of_threads_lose_no_lease() {
             scope.spawn(move || storage.open().acquire_lease(&domain(), Generation(generation), id).unwrap());
         }
     });
-    assert_eq!(storage.open().leases().count(), 8);
+    assert_eq!(storage.open().state().leases.len(), 8);
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn a_storage_catalog_of_version_1_is_read() {
     let id = manifest("debian", 1).id;
     assert_eq!(catalog.artifact(&id), Some(&manifest("debian", 1)));
     assert_eq!(catalog.lease(&domain(), Generation(1)), Some(&id));
-    assert_eq!(catalog.preparations().count(), 1);
+    assert_eq!(catalog.state().preparations.len(), 1);
 }
 
 /// Writes the golden files of the present version, when it is new.

@@ -78,7 +78,7 @@ fn expect_clean(environment: &Environment) -> Result<()> {
     let decision = store.document().map(|document| document.decision);
     ensure!(decision == Some(Decision::Clean), "the last generation is {decision:?}");
     let catalog = Catalog::open(&environment.storage())?;
-    let leases: Vec<_> = catalog.leases().filter(|lease| lease.domain == domain).collect();
+    let leases: Vec<_> = catalog.state().leases.values().filter(|lease| lease.domain == domain).collect();
     ensure!(leases.is_empty(), "leases are left: {leases:?}");
     Ok(())
 }

@@ -43,9 +43,9 @@ fn expect_prepared(
     foreign.collect()?;
     ensure!(leftovers(environment).is_empty(), "left over: {:?}", leftovers(environment));
     let catalog = Catalog::open(&environment.storage())?;
-    let preparations: Vec<_> = catalog.preparations().collect();
+    let preparations: Vec<_> = catalog.state().preparations.values().collect();
     ensure!(preparations.is_empty(), "still being prepared: {preparations:?}");
-    let counts = (catalog.artifacts().count(), artifacts(environment).len());
+    let counts = (catalog.state().artifacts.len(), artifacts(environment).len());
     ensure!(counts == (others + 1, others + 1), "artifacts in the catalog and on disk: {counts:?}");
     Ok(())
 }
