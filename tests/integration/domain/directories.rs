@@ -86,6 +86,7 @@ fn a_root_of_another_domain_is_refused() -> CaseResult {
     let environment = Environment::with_prepared_image()?;
     let run = || environment.lazaret(["run", "--", "true"]).run();
     run()?.ok()?;
+    environment.expect_nothing_left(std::time::Duration::from_secs(2))?;
     let identity = environment.domain_root()?.identity();
     let own = fs::read_to_string(&identity)?;
     let workspace = environment.project().display().to_string();
