@@ -3,7 +3,9 @@
 #
 #   scripts/bench.sh [--quick]
 #
-# Installs what is missing. The measurements run as an unprivileged user, who is made when root runs this.
+# Installs what is missing, but for two peers that are measured where they are on PATH: the npm package
+# @anthropic-ai/sandbox-runtime (srt; it needs node, bubblewrap, socat and ripgrep) and the crate ai-jail.
+# The measurements run as an unprivileged user, who is made when root runs this.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

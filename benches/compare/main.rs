@@ -23,7 +23,7 @@ use anyhow::Result;
 
 use harness::{Environment, environment, stage};
 use lazaret_side::Lazaret;
-use peers::{Bubblewrap, Installed, Podman, Runsc, Terminals};
+use peers::{Bubblewrap, Other, Podman, Runsc, Terminals};
 use report::{Bound, Report, Row};
 use subject::{Subject, take_turns};
 
@@ -70,7 +70,7 @@ fn run(rounds: &Rounds) -> Result<Report> {
     let mut relayed = Runsc::new(&environment, &rootfs, Terminals::Two)?;
     let mut podman = Podman::new(&environment);
     let mut bubblewrap = Bubblewrap::new(&environment, &rootfs);
-    let mut others = Installed::find(&environment);
+    let mut others = Other::all(&environment);
     let mut report = Report::new();
 
     eprintln!("cold starts");

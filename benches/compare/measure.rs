@@ -16,6 +16,11 @@ pub type Sample = f64;
 /// Values of one turn, or why there are none.
 pub type Turn = Result<Vec<Sample>>;
 
+/// A subject that this machine does not have.
+#[derive(Debug, thiserror::Error)]
+#[error("not installed")]
+pub struct NotInstalled;
+
 /// How long any single step may take.
 const DEADLINE: Duration = Duration::from_secs(120);
 

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::agent::{Agent, Request};
 use crate::harness::world::world;
 use crate::harness::{Environment, image, needs, wait_until};
-use crate::measure::{self, ECHO_SCRIPT, Turn};
+use crate::measure::{self, ECHO_SCRIPT, NotInstalled, Turn};
 use crate::subject::Subject;
 
 /// Name of the text that terminals show, in the project.
@@ -223,34 +223,30 @@ impl Subject for Bubblewrap<'_> {
     }
 }
 
-/// A sandbox for agents that happens to be installed.
-pub struct Installed<'a> {
+/// Another sandbox for agents, where it is installed.
+pub struct Other<'a> {
     environment: &'a Environment,
     name: &'static str,
-    program: PathBuf,
-    arguments: &'static [&'static str],
+    program: &'static str,
 }
 
-impl<'a> Installed<'a> {
-    /// Finds those that are installed.
-    pub fn find(environment: &'a Environment) -> Vec<Self> {
-        let known: [(&str, &str, &[&str]); 2] =
-            [("sandbox-runtime", "srt", &["true"]), ("ai-jail", "ai-jail", &["true"])];
-        let found = known.into_iter().filter_map(|(name, program, arguments)| {
-            let program = needs::find_program(program)?;
-            Some(Self { environment, name, program, arguments })
-        });
-        found.collect()
+impl<'a> Other<'a> {
+    /// Gives all that are known.
+    pub fn all(environment: &'a Environment) -> [Self; 2] {
+        [("sandbox-runtime", "srt"), ("ai-jail", "ai-jail")].map(|(name, program)| Self { environment, name, program })
     }
 }
 
-impl Subject for Installed<'_> {
+impl Subject for Other<'_> {
     fn name(&self) -> String {
         self.name.into()
     }
 
     fn start(&mut self) -> Turn {
-        let run = self.environment.invocation(&self.program).args(self.arguments);
+        let program = needs::find_program(self.program).ok_or(NotInstalled)?;
+        // What it needs itself, such as node, is found where it was found.
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let run = self.environment.invocation(program).env("PATH", path).arg("true");
         Ok(vec![measure::wall(run.command())?])
     }
 }

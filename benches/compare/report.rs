@@ -5,7 +5,7 @@ use std::fmt;
 use fs_err as fs;
 
 use crate::harness::Invocation;
-use crate::measure::Turn;
+use crate::measure::{NotInstalled, Turn};
 
 /// What a target demands of a ratio, of a difference, or of a value itself.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +61,7 @@ impl Row {
         });
         match turn {
             Ok(samples) => self.entries[index].samples.extend(samples),
-            Err(error) => self.entries[index].failure = Some(format!("{error:#}")),
+            Err(error) => self.entries[index].failure = Some(reason(error)),
         }
     }
 
@@ -121,7 +121,7 @@ impl fmt::Display for Row {
                 (failure, _) => {
                     let reason = failure.as_deref().unwrap_or("no samples").replace('\n', " ").replace('|', "\\|");
                     let short: String = reason.chars().take(300).collect();
-                    writeln!(f, "| {} | failed: {short} | | | | |", entry.name)?;
+                    writeln!(f, "| {} | {short} | | | | |", entry.name)?;
                 }
             }
         }
@@ -132,6 +132,11 @@ impl fmt::Display for Row {
             None => Ok(()),
         }
     }
+}
+
+/// Says why a subject has no value.
+fn reason(error: &anyhow::Error) -> String {
+    if error.is::<NotInstalled>() { error.to_string() } else { format!("failed: {error:#}") }
 }
 
 /// All rows, and what machine they were taken on.
