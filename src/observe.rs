@@ -1,18 +1,29 @@
 //! The process's log: the only place that builds a tracing subscriber.
 //!
-//! Each process of a Domain writes one file in the Domain's `logs` directory, one JSON object a
-//! line, with the spans' fields (`domain`, `generation`, `session`, `actor`) in every line. A file
-//! that reaches [`SIZE_LIMIT`] is renamed to `NAME.1`, replacing the one before. `LAZARET_LOG`
+//! Each process of a Domain writes one file in the Domain's `logs` directory, one JSON object a line.
+//! Every line says whose it is: `domain`, `generation` once there is one, and `actor` when an actor's
+//! file wrote it. They are added where a line is formatted, and not taken from a span, because a line may
+//! come from any thread and task. A file that reaches [`SIZE_LIMIT`] becomes `NAME.1`, in the place of the one
+//! before; the process does this itself, since nobody else is there for as long as it. `LAZARET_LOG`
 //! takes filter directives such as `lazaret=debug`; without it, `info` and above are written.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+mod rotation;
 
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::FmtContext;
+use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, JsonFields, Writer};
+use tracing_subscriber::registry::LookupSpan;
+
+use self::rotation::RotatingFile;
+pub use self::rotation::{directory, previous};
+use crate::domain::ids::{DomainId, Generation};
 
 /// Size at which a log file is rotated, in bytes.
 pub const SIZE_LIMIT: u64 = 4 << 20;
@@ -20,14 +31,20 @@ pub const SIZE_LIMIT: u64 = 4 << 20;
 /// The environment variable with filter directives.
 pub const FILTER_VARIABLE: &str = "LAZARET_LOG";
 
+/// What is written without directives. Of the actors' runtime, only what is wrong.
+const DEFAULT_FILTER: &str = "info,ractor=warn";
+
+/// The generation that this process serves; 0 while there is none.
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+
 /// A log that can't be opened or installed.
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
     /// The file can't be opened.
-    #[error("the log file {path} can't be opened")]
+    #[error("the log file {name} can't be opened")]
     Open {
-        /// Which.
-        path: PathBuf,
+        /// Its name in the directory.
+        name: &'static str,
         /// Why.
         #[source]
         source: io::Error,
@@ -37,31 +54,35 @@ pub enum ObserveError {
     Installed,
 }
 
-/// Writes this process's log to a file from now on. The directory must exist.
-pub fn to_file(path: &Path) -> Result<(), ObserveError> {
-    let log =
-        RotatingFile::open(path, SIZE_LIMIT).map_err(|source| ObserveError::Open { path: path.to_owned(), source })?;
-    install(Shared(Mutex::new(log)))
+/// Whose log it is.
+#[derive(Debug, Clone)]
+pub struct Subject {
+    /// The Domain.
+    pub domain: DomainId,
+    /// The module below which the process's actors are, one a module.
+    pub tree: &'static str,
+    /// Those modules' names.
+    pub actors: &'static [&'static str],
 }
 
-/// Writes this process's log to an open file from now on, without rotation: for a process that was
-/// handed a descriptor because it can't reach the path.
-pub fn to_open_file(file: File) -> Result<(), ObserveError> {
-    install(Mutex::new(file))
-}
-
-fn install<W: for<'a> MakeWriter<'a> + Send + Sync + 'static>(writer: W) -> Result<(), ObserveError> {
+/// Writes this process's log to a file of this directory from now on.
+pub fn to_file(directory: OwnedFd, name: &'static str, subject: Subject) -> Result<(), ObserveError> {
+    let log = RotatingFile::open(directory, name, SIZE_LIMIT).map_err(|source| ObserveError::Open { name, source })?;
+    // A line is one write behind the lock, so lines never mix.
     let subscriber = tracing_subscriber::fmt()
-        .json()
-        .flatten_event(true)
-        .with_current_span(false)
-        .with_span_list(true)
         .with_env_filter(filter())
-        .with_writer(writer)
+        .with_writer(Mutex::new(log))
+        .fmt_fields(JsonFields::new())
+        .event_format(Line(subject))
         .finish();
     tracing::subscriber::set_global_default(subscriber).map_err(|_| ObserveError::Installed)?;
     log_panics();
     Ok(())
+}
+
+/// Says which generation every later line of this process is of.
+pub fn serves(generation: Generation) {
+    GENERATION.store(generation.0, Ordering::Relaxed);
 }
 
 /// Writes panics to the log as well: the standard error of a Domain's processes leads nowhere.
@@ -75,113 +96,79 @@ fn log_panics() {
 
 fn filter() -> EnvFilter {
     let directives = std::env::var(FILTER_VARIABLE).unwrap_or_default();
+    let directives = if directives.is_empty() { DEFAULT_FILTER } else { &directives };
     EnvFilter::builder().with_default_directive(tracing::Level::INFO.into()).parse_lossy(directives)
 }
 
-/// A log file that keeps itself below a size.
-#[derive(Debug)]
-struct RotatingFile {
-    path: PathBuf,
-    file: File,
-    size: u64,
-    limit: u64,
-}
+/// Formats a line: a JSON object with the event's own fields, its spans, and the process's.
+struct Line(Subject);
 
-impl RotatingFile {
-    fn open(path: &Path, limit: u64) -> io::Result<Self> {
-        let file = open_log(path)?;
-        let size = file.metadata()?.len();
-        Ok(Self { path: path.to_owned(), file, size, limit })
-    }
-
-    fn rotate(&mut self) -> io::Result<()> {
-        std::fs::rename(&self.path, previous(&self.path))?;
-        self.file = open_log(&self.path)?;
-        self.size = 0;
-        Ok(())
+impl Line {
+    /// Gives the actor that wrote a line with this target, which is a module's path.
+    fn actor(&self, target: &str) -> Option<&'static str> {
+        let below = target.strip_prefix(self.0.tree)?.strip_prefix("::")?;
+        let module = below.split("::").next()?;
+        self.0.actors.iter().copied().find(|actor| *actor == module)
     }
 }
 
-impl Write for RotatingFile {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        // A failed rotation keeps the old file: a long log is better than none.
-        if self.size > 0 && self.size + line.len() as u64 > self.limit && self.rotate().is_err() {
-            self.size = 0;
+impl<S, N> FormatEvent<S, N> for Line
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, context: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        let json = tracing_subscriber::fmt::format().json().flatten_event(true).with_current_span(false);
+        let mut line = String::new();
+        json.format_event(context, Writer::new(&mut line), event)?;
+        out.write_str(line.trim_end().strip_suffix('}').ok_or(fmt::Error)?)?;
+        write!(out, ",\"domain\":\"{}\"", self.0.domain)?;
+        match GENERATION.load(Ordering::Relaxed) {
+            0 => {}
+            generation => write!(out, ",\"generation\":{generation}")?,
         }
-        self.file.write_all(line)?;
-        self.size += line.len() as u64;
-        Ok(line.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
-}
-
-/// Opens a log file for appending, making it with mode 0600; a symbolic link at its end is refused.
-pub fn open_log(path: &Path) -> io::Result<File> {
-    let no_follow = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
-    OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(no_follow).open(path)
-}
-
-/// Gives the name of the rotated file.
-pub fn previous(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".1");
-    PathBuf::from(name)
-}
-
-/// The log file behind its lock. A line is one write, so lines never mix.
-struct Shared(Mutex<RotatingFile>);
-
-/// One borrowed use of [`Shared`].
-struct Line<'a>(std::sync::MutexGuard<'a, RotatingFile>);
-
-impl Write for Line<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.flush()
-    }
-}
-
-impl<'a> MakeWriter<'a> for Shared {
-    type Writer = Line<'a>;
-
-    fn make_writer(&'a self) -> Line<'a> {
-        // A thread that panicked while it wrote leaves at worst half a line.
-        Line(self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        if let Some(actor) = self.actor(event.metadata().target()) {
+            write!(out, ",\"actor\":\"{actor}\"")?;
+        }
+        out.write_str("}\n")
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
 
     #[test]
-    fn a_full_file_is_rotated_once_and_stays_private() {
-        use std::os::unix::fs::MetadataExt;
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("coordinator.log");
-        let mut log = RotatingFile::open(&path, 100).unwrap();
-        for line in 0..25 {
-            log.write_all(format!("line {line:04}\n").as_bytes()).unwrap();
-        }
-        let now = std::fs::read_to_string(&path).unwrap();
-        let before = std::fs::read_to_string(previous(&path)).unwrap();
-        assert!(now.ends_with("line 0024\n") && now.len() <= 100);
-        assert!(before.len() <= 100 && before.starts_with("line "));
-        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
-    }
-
-    #[test]
-    fn a_symbolic_link_in_the_place_of_the_log_is_refused() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("coordinator.log");
-        std::os::unix::fs::symlink(directory.path().join("elsewhere"), &path).unwrap();
-        assert!(RotatingFile::open(&path, 100).is_err());
+    fn every_line_says_whose_it_is_from_any_thread() {
+        let place = tempfile::tempdir().unwrap();
+        let log = RotatingFile::open(directory(place.path()).unwrap(), "x.log", 1 << 20).unwrap();
+        let domain: DomainId = "d-0123456789abcdef0123".parse().unwrap();
+        let subject = Subject { domain, tree: "lazaret::actors::host", actors: &["registry"] };
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(Mutex::new(log))
+            .fmt_fields(JsonFields::new())
+            .event_format(Line(subject))
+            .finish();
+        let dispatch = tracing::Dispatch::new(subscriber);
+        tracing::dispatcher::with_default(&dispatch, || {
+            tracing::info!(target: "lazaret::actors::host::plan", "first");
+        });
+        serves(Generation(7));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                tracing::dispatcher::with_default(&dispatch, || {
+                    let _session = tracing::error_span!("session", session = "s").entered();
+                    tracing::info!(target: "lazaret::actors::host::registry::sub", pid = 3, "quoted \"}}\n");
+                });
+            });
+        });
+        let text = std::fs::read_to_string(place.path().join("x.log")).unwrap();
+        let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        assert!(lines.iter().all(|line| line["domain"] == "d-0123456789abcdef0123"), "{text}");
+        assert!(lines[0]["generation"].is_null() && lines[0]["actor"].is_null() && lines[0]["message"] == "first");
+        assert!(lines[1]["generation"] == 7 && lines[1]["actor"] == "registry" && lines[1]["pid"] == 3, "{text}");
+        assert!(lines[1]["message"] == "quoted \"}\n" && lines[1]["spans"][0]["session"] == "s", "{text}");
     }
 }

@@ -86,17 +86,23 @@ impl DomainRoot {
     }
     /// The Host Coordinator's log.
     pub fn coordinator_log(&self) -> PathBuf {
-        self.logs().join("coordinator.log")
+        self.logs().join(COORDINATOR_LOG)
     }
     /// The Runtime Supervisor's log.
     pub fn supervisor_log(&self) -> PathBuf {
-        self.logs().join("supervisor.log")
+        self.logs().join(SUPERVISOR_LOG)
     }
     /// Scratch of one generation, removed at teardown: root upper and work, hidden directories.
     pub fn scratch(&self, generation: Generation) -> PathBuf {
         self.0.join(format!("scratch-{generation}"))
     }
 }
+
+/// Name of the Host Coordinator's log in the directory of log files.
+pub const COORDINATOR_LOG: &str = "coordinator.log";
+
+/// Name of the Runtime Supervisor's log in the directory of log files.
+pub const SUPERVISOR_LOG: &str = "supervisor.log";
 
 /// The runtime directory of one Domain, `$XDG_RUNTIME_DIR/lazaret/DOMAIN`, mode 0700.
 #[derive(Debug, Clone, PartialEq, Eq)]

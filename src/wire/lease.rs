@@ -11,14 +11,14 @@ use crate::domain::ownership::{MountIdentity, NamespaceIdentity};
 use crate::domain::runtime::{GuestProcess, RuntimePlan};
 use crate::domain::session::ControlEvent;
 
-/// The hidden first argument that makes the executable a Runtime Supervisor.
+/// The hidden first argument that makes the executable a Runtime Supervisor; the Domain follows, for its log.
 pub const SUPERVISOR: &str = "__supervisor";
 
 /// The supervisor's descriptor of the lease, the first after the standard streams.
 pub const DESCRIPTOR: i32 = 3;
 
-/// The supervisor's descriptor of its log.
-pub const LOG_DESCRIPTOR: i32 = 4;
+/// The supervisor's descriptor of the directory of its log.
+pub const LOGS_DESCRIPTOR: i32 = 4;
 
 /// What a Host Coordinator sends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -15,6 +15,7 @@ use crate::domain::ids::{CoordinatorId, DomainId, SandboxId, SessionId, SidecarI
 use crate::domain::profile::Profile;
 use crate::domain::session::SessionRequest;
 use crate::domain::workspace::Workspace;
+use crate::observe;
 use crate::policy::derive;
 use crate::store::writer::WriteError;
 use crate::sys::private;
@@ -63,6 +64,7 @@ pub async fn begin(beginning: Beginning, store: &Records) -> Result<GenerationCo
     let leader = own_identity().map_err(BeginError::Identity)?;
     let document = store.document().await?;
     let generation = next_generation(document.as_deref());
+    observe::serves(generation);
     let identity = GenerationIdentity {
         domain,
         profile: profile.name.clone(),

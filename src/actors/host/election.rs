@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use super::generation::Places;
 use crate::domain::ids::DomainId;
+use crate::domain::layout::COORDINATOR_LOG;
 use crate::domain::workspace::DomainRecord;
-use crate::observe;
+use crate::observe::{self, Subject};
 use crate::store::{DomainStore, StoreError};
 use crate::sys::directories::{self, DirectoryError};
 use crate::sys::lock::{FileLock, try_lock};
@@ -119,10 +120,16 @@ pub async fn elect(pair: &Lease) -> Result<Option<Elected>, ElectionError> {
     // The last leader may have removed it since, which it did under the lock.
     directories::ensure_private(places.runtime.path())?;
     verify_identity(&domain, &start, &places)?;
-    let path = places.domain.coordinator_log();
-    observe::to_file(&path).map_err(|error| ElectionError::Log { path, source: io::Error::other(error) })?;
+    begin_log(&domain, &places)
+        .map_err(|source| ElectionError::Log { path: places.domain.coordinator_log(), source })?;
     let store = DomainStore::open(&places.domain.store(), &domain)?;
     Ok(Some(Elected { domain, start, places, store, lock }))
+}
+
+fn begin_log(domain: &DomainId, places: &Places) -> io::Result<()> {
+    let directory = observe::directory(&places.domain.logs())?;
+    let subject = Subject { domain: domain.clone(), tree: super::TREE, actors: super::ACTORS };
+    observe::to_file(directory, COORDINATOR_LOG, subject).map_err(io::Error::other)
 }
 
 /// A Domain Root is used only when it says that it is this Domain's (SR-11).

@@ -51,6 +51,12 @@ pub mod startup;
 pub mod task;
 pub mod workspace;
 
+/// The module below which the coordinator's actors are, for the log.
+const TREE: &str = module_path!();
+
+/// The modules that are an actor each, for the log.
+const ACTORS: &[&str] = &["coordinator", "publication", "registry", "runtime_link", "session"];
+
 /// Runs a Host Coordinator; its bootstrap pair is an inherited descriptor ([`bootstrap`](crate::wire::bootstrap)).
 /// The calling process has one thread and is dedicated to this.
 pub fn main() -> ExitCode {

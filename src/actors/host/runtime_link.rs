@@ -89,8 +89,8 @@ impl LinkState {
     fn spawn(&mut self, myself: &ActorRef<LinkMessage>, request: SpawnRequest) -> Result<ProcessIdentity, SpawnError> {
         let (ours, theirs) = seqpacket::pair().map_err(SpawnError::Lease)?;
         let lease = Arc::new(Lease::new(ours).map_err(SpawnError::Lease)?);
-        let log =
-            observe::open_log(&request.log).map_err(|source| SpawnError::Log { path: request.log.clone(), source })?;
+        let logs = observe::directory(request.log.parent().unwrap_or(&request.log))
+            .map_err(|source| SpawnError::Log { path: request.log.clone(), source })?;
         let title = format!("lazaret: supervisor {} {}", request.profile, request.domain);
         let mut env = vec![(OsString::from("PATH"), OsString::from(DEFAULT_PATH))];
         if let Some(filter) = std::env::var_os(observe::FILTER_VARIABLE) {
@@ -99,9 +99,9 @@ impl LinkState {
         env.extend(fault::handed_on());
         let child = spawn_mapped(MappedCommand {
             executable: PathBuf::from("/proc/self/exe"),
-            argv: vec![title.into(), lease::SUPERVISOR.into()],
+            argv: vec![title.into(), lease::SUPERVISOR.into(), request.domain.to_string().into()],
             env,
-            fds: vec![(theirs, lease::DESCRIPTOR), (log.into(), lease::LOG_DESCRIPTOR)],
+            fds: vec![(theirs, lease::DESCRIPTOR), (logs, lease::LOGS_DESCRIPTOR)],
             mapping: request.mapping,
         })
         .map_err(SpawnError::Namespaces)?;

@@ -1,8 +1,8 @@
 //! The Runtime Supervisor: process 1 of a Domain generation's own namespaces.
 //!
 //! It starts as the coordinator's child with a user, pid and mount namespace of its own, as user 0 there,
-//! with the lifetime lease and its log as inherited descriptors ([`wire::lease`]). It decides nothing about what is
-//! granted: the plan says all of it.
+//! with the lifetime lease and the directory of its log as inherited descriptors ([`wire::lease`]). It decides nothing
+//! about what is granted: the plan says all of it.
 //!
 //! ```text
 //! Supervisor ─┬─ LeaseLink  orders in, reports out; its loss ends the process
@@ -42,16 +42,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use ractor::Actor;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 use self::supervisor::{Supervisor, SupervisorArguments};
 use crate::domain::failure::Failure;
+use crate::domain::layout::SUPERVISOR_LOG;
 use crate::domain::runtime::RuntimePlan;
+use crate::observe::Subject;
 use crate::sys::inherited;
 use crate::sys::seqpacket::Lease;
 use crate::wire::frame::{self, FrameError};
 use crate::wire::lease::{CoordinatorOrder, SupervisorReport};
 use crate::{fault, observe, wire};
+
+/// The modules that are an actor each, for the log.
+const ACTORS: &[&str] = &["exec", "helper", "lease", "mounts", "network", "runsc", "supervisor"];
 
 /// Why the supervisor could not begin.
 #[derive(Debug, thiserror::Error)]
@@ -101,10 +106,7 @@ fn run(began: Instant) -> Result<ExitCode, StartError> {
     let lease = inherited::take(wire::lease::DESCRIPTOR)
         .filter(|_| std::process::id() == 1)
         .ok_or(StartError::NotSupervisor)?;
-    if let Some(log) = inherited::take(wire::lease::LOG_DESCRIPTOR) {
-        // Without a log the supervisor still works, and there is nobody to tell.
-        let _ = observe::to_open_file(log.into());
-    }
+    begin_log();
     prepare_process();
     // One thread until the blocking pool is first used, which is after the namespace is left.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(4).build();
@@ -113,6 +115,15 @@ fn run(began: Instant) -> Result<ExitCode, StartError> {
     // Nothing that still runs is waited for: the end of process 1 ends it.
     runtime.shutdown_background();
     outcome
+}
+
+/// Writes a log from now on. Without one the supervisor still works, and there is nobody to tell.
+fn begin_log() {
+    let domain = std::env::args().nth(2).and_then(|domain| domain.parse().ok());
+    if let (Some(logs), Some(domain)) = (inherited::take(wire::lease::LOGS_DESCRIPTOR), domain) {
+        let subject = Subject { domain, tree: module_path!(), actors: ACTORS };
+        let _ = observe::to_file(logs, SUPERVISOR_LOG, subject);
+    }
 }
 
 /// Sets what is inherited by everything that the supervisor starts.
@@ -124,7 +135,7 @@ fn prepare_process() {
     }
     // runsc keeps a descriptor for each file that it caches.
     match crate::sys::process::raise_nofile() {
-        Ok(limit) => info!(limit, pid = std::process::id(), "supervisor begins"),
+        Ok(limit) => debug!(limit, "open files"),
         Err(error) => warn!(%error, "the limit of open files stays as it is"),
     }
 }
@@ -132,6 +143,8 @@ fn prepare_process() {
 async fn supervise(lease: OwnedFd, began: Instant) -> Result<ExitCode, StartError> {
     let lease = Lease::new(lease).map_err(StartError::Lease)?;
     let plan = first_order(&lease).await?;
+    observe::serves(plan.generation);
+    info!(pid = std::process::id(), elapsed_us = began.elapsed().as_micros(), "supervisor begins");
     let helper = match leave_host_network(&plan) {
         Ok(helper) => helper,
         Err(error) => {

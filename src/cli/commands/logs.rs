@@ -1,7 +1,7 @@
 //! `lazaret logs`: what a Domain's processes wrote, for people or as it is.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Seek, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::ExitCode;
@@ -65,9 +65,7 @@ enum Format {
 }
 
 fn show(path: &Path, args: &Args, format: Format) -> io::Result<()> {
-    let mut log = LogFile::open(path)?;
-    let mut lines = earlier_lines(path)?;
-    log.read_lines(&mut lines)?;
+    let (mut log, mut lines) = begin(path)?;
     if let Some(count) = args.lines {
         lines.drain(..lines.len().saturating_sub(count));
     }
@@ -78,21 +76,26 @@ fn show(path: &Path, args: &Args, format: Format) -> io::Result<()> {
     loop {
         std::thread::sleep(POLL);
         lines.clear();
-        log.read_lines(&mut lines)?;
-        log.follow_rotation(path, &mut lines)?;
+        log.follow(path, &mut lines)?;
         print(&lines, format)?;
     }
 }
 
-/// Gives the lines of the file that was rotated away last.
-fn earlier_lines(path: &Path) -> io::Result<Vec<String>> {
-    let mut lines = Vec::new();
-    match LogFile::open(&observe::previous(path)) {
-        Ok(mut log) => log.read_lines(&mut lines)?,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
+/// Opens a log and reads what is there, first what was rotated away last.
+fn begin(path: &Path) -> io::Result<(LogFile, Vec<String>)> {
+    loop {
+        let mut log = LogFile::open(path)?;
+        let mut lines = Vec::new();
+        match LogFile::open(&observe::previous(path)) {
+            // It was rotated away between the two, so that there is a newer one.
+            Ok(older) if older.identity == log.identity => continue,
+            Ok(mut older) => older.read_lines(&mut lines)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        log.read_lines(&mut lines)?;
+        return Ok((log, lines));
     }
-    Ok(lines)
 }
 
 /// A log file that is being read.
@@ -120,19 +123,23 @@ impl LogFile {
         Ok(())
     }
 
-    /// Goes on with the new file when the old one was rotated away.
-    fn follow_rotation(&mut self, path: &Path, lines: &mut Vec<String>) -> io::Result<()> {
-        match std::fs::metadata(path) {
-            Ok(found) if identity(&found) == self.identity => Ok(()),
-            Ok(_) => {
-                // What was written to the old file between reading and rotation.
-                self.read_lines(lines)?;
-                *self = Self::open(path)?;
-                self.read_lines(lines)
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
+    /// Reads what is new, also in a file that took the place of this one.
+    fn follow(&mut self, path: &Path, lines: &mut Vec<String>) -> io::Result<()> {
+        let found = match std::fs::metadata(path) {
+            Ok(found) => found,
+            // It is being rotated away; the next look shows the new one.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return self.read_lines(lines),
+            Err(error) => return Err(error),
+        };
+        if identity(&found) != self.identity {
+            // What was written to the old one before it was rotated away.
+            self.read_lines(lines)?;
+            *self = Self::open(path)?;
+        } else if found.len() < self.reader.stream_position()? {
+            // It could not be rotated away and was emptied.
+            *self = Self::open(path)?;
         }
+        self.read_lines(lines)
     }
 }
 
@@ -163,6 +170,8 @@ fn readable(line: &str, style: Style) -> String {
         other => style.dim(&format!("{other:<5}")),
     };
     let mut parts = vec![style.dim(&printable(&time)), level, printable(&message)];
+    // Which Domain it is the user has said, and what wrote the line its `actor` says.
+    record.remove("domain");
     record.remove("target");
     let spans = record.remove("spans");
     for span in spans.as_ref().and_then(Value::as_array).into_iter().flatten() {
@@ -193,9 +202,9 @@ mod tests {
     #[test]
     fn records_become_readable_and_harmless() {
         let line = r#"{"timestamp":"2026-11-30T10:00:00Z","level":"WARN","message":"lost \u001b[2J","pid":42,
-            "target":"lazaret::x","spans":[{"domain":"d-1","generation":7,"name":"generation"}]}"#;
+            "target":"lazaret::x","spans":[{"session":"5e","name":"session"}],"domain":"d-1","generation":7}"#;
         let shown = readable(line, Style::Plain);
-        assert_eq!(shown, "2026-11-30T10:00:00Z WARN  lost \\u{1b}[2J domain=d-1 generation=7 pid=42");
+        assert_eq!(shown, "2026-11-30T10:00:00Z WARN  lost \\u{1b}[2J session=5e generation=7 pid=42");
         assert_eq!(readable("thread 'main' panicked\u{7}", Style::Plain), "thread 'main' panicked\\u{7}");
     }
 
@@ -204,19 +213,20 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("coordinator.log");
         std::fs::write(&path, "one\ntw").unwrap();
-        let mut log = LogFile::open(&path).unwrap();
-        let mut lines = Vec::new();
-        log.read_lines(&mut lines).unwrap();
+        let (mut log, mut lines) = begin(&path).unwrap();
         assert_eq!(lines, ["one"]);
         let mut old = File::options().append(true).open(&path).unwrap();
         old.write_all(b"o\n").unwrap();
         std::fs::rename(&path, observe::previous(&path)).unwrap();
+        log.follow(&path, &mut lines).unwrap();
+        assert_eq!(lines, ["one", "two"], "no new file yet");
         old.write_all(b"three\n").unwrap();
-        log.follow_rotation(&path, &mut lines).unwrap();
-        assert_eq!(lines, ["one"], "no new file yet");
         std::fs::write(&path, "four\n").unwrap();
-        log.follow_rotation(&path, &mut lines).unwrap();
+        log.follow(&path, &mut lines).unwrap();
         assert_eq!(lines, ["one", "two", "three", "four"]);
-        assert_eq!(earlier_lines(&path).unwrap(), ["one", "two", "three"]);
+        assert_eq!(begin(&path).unwrap().1, lines);
+        std::fs::write(&path, "5\n").unwrap();
+        log.follow(&path, &mut lines).unwrap();
+        assert_eq!(lines.last().unwrap(), "5", "emptied in its place");
     }
 }

@@ -1,13 +1,16 @@
 //! `status`, `ls` and `logs`, for people and for programs.
 
 use std::collections::BTreeSet;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
+use lazaret::observe::{SIZE_LIMIT, previous};
 use serde_json::Value;
 
 use crate::harness::sessions::{START, hold, process, status};
-use crate::harness::{Case, CaseResult, Environment, Need, case, eventually};
+use crate::harness::{Case, CaseResult, Environment, Need, case, eventually, wait_until};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![
@@ -16,6 +19,8 @@ pub(super) fn cases() -> Vec<Case> {
         case("ls_lists_what_runs", &[Need::Sandbox], ls_lists_what_runs),
         case("logs_are_shown", &[Need::Sandbox], logs_are_shown),
         case("logs_are_followed", &[Need::Sandbox], logs_are_followed),
+        case("every_line_says_whose_it_is", &[Need::Sandbox], every_line_says_whose_it_is),
+        case("logs_are_followed_across_rotation", &[Need::Sandbox], logs_are_followed_across_rotation),
     ]
 }
 
@@ -193,5 +198,58 @@ fn logs_are_followed() -> CaseResult {
     environment.lazaret(["run", "--", "echo", "another-mark"]).run()?.ok()?;
     follow.wait_stdout("another-mark", Duration::from_secs(5))?;
     environment.lazaret(["down"]).run()?.ok()?;
+    Ok(())
+}
+
+fn every_line_says_whose_it_is() -> CaseResult {
+    let environment = Environment::with_prepared_image()?;
+    for generation in 1..=2 {
+        environment.lazaret(["run", "--", "true"]).env("LAZARET_LOG", "lazaret=debug").run()?.ok()?;
+        environment.expect_nothing_left(Duration::from_secs(2))?;
+        for (process, actors) in [(None, ["registry", "session"]), (Some("--supervisor"), ["network", "exec"])] {
+            let text = environment.lazaret(["logs", "--json"]).args(process).run()?.ok()?.stdout();
+            let lines: serde_json::Result<Vec<Value>> = text.lines().map(serde_json::from_str).collect();
+            let lines = lines.context(text)?;
+            let domain = environment.domain()?;
+            ensure!(lines.iter().all(|line| line["domain"] == domain.as_str()), "{lines:#?}");
+            let begun = lines.iter().skip_while(|line| line["generation"] != generation);
+            // What a coordinator does before, such as the recovery of the last, is of no generation.
+            ensure!(begun.clone().all(|line| line["generation"] == generation), "{lines:#?}");
+            for actor in actors {
+                ensure!(begun.clone().any(|line| line["actor"] == actor), "{actor} of {generation}: {lines:#?}");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn logs_are_followed_across_rotation() -> CaseResult {
+    let environment = Environment::lingering()?;
+    let root = environment.domain_root()?;
+    for (log, arguments, mark) in
+        [(root.coordinator_log(), &[][..], "exit 42"), (root.supervisor_log(), &["--supervisor"], "Exited(42)")]
+    {
+        let follow = environment.lazaret(["logs", "--json", "--follow"]).args(arguments).spawn()?;
+        let mut filled = fs_err::OpenOptions::new().append(true).open(&log)?;
+        let filler = format!("{{\"filler\":\"{}\"}}\n", "x".repeat(1000));
+        while filled.metadata()?.len() < SIZE_LIMIT {
+            filled.write_all(filler.as_bytes())?;
+        }
+        filled.write_all(b"{\"filler\":\"the last\"}\n")?;
+        let written = filled.metadata()?.ino();
+        // What the session writes finds the file full.
+        let session = environment.in_sandbox("exit 42").run()?.expect_code(42)?;
+        ensure!(session.stderr.is_empty(), "{session}");
+        wait_until("the log is rotated", Duration::from_secs(5), || {
+            fs_err::metadata(previous(&log)).is_ok_and(|older| older.ino() == written)
+        })?;
+        follow.wait_stdout("the last", Duration::from_secs(5))?;
+        follow.wait_stdout(mark, Duration::from_secs(5))?;
+        let facts = fs_err::metadata(&log)?;
+        let owner = nix::unistd::Uid::current().as_raw();
+        ensure!(facts.len() < SIZE_LIMIT && facts.uid() == owner && facts.mode() & 0o777 == 0o600, "{facts:?}");
+        let all = environment.lazaret(["logs", "--json"]).args(arguments).run()?.ok()?.stdout();
+        ensure!(all.matches("the last").count() == 1 && all.contains(mark), "the two files are shown once each");
+    }
     Ok(())
 }
