@@ -102,6 +102,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("src/wire", &["wire", "core", "domain"]),
     ("src/sys", &["sys", "domain"]),
     ("src/fault", &["fault"]),
+    ("src/observe", &["observe", "domain"]),
     ("src/store", &["store", "core", "domain", "sys", "fault"]),
     ("src/identity", &["identity", "wire", "core", "domain", "sys"]),
     ("src/oci", &["oci", "wire", "identity", "core", "domain", "sys"]),
@@ -140,6 +141,23 @@ fn every_actor_is_mortal() {
         }
     }
     assert!(immortal.is_empty(), "actors that are started without fault::actor:\n{}", immortal.join("\n"));
+}
+
+/// The log tells a line's actor by the module, and knows the modules by a list.
+#[test]
+fn the_log_knows_every_actor() {
+    for tree in ["src/actors/host", "src/actors/runtime"] {
+        let mut actors = Vec::new();
+        for (path, text) in sources(tree) {
+            if code(&text).any(|(_, line)| line.starts_with("impl") && line.contains("Actor for ")) {
+                let module = path.strip_prefix(tree).unwrap().iter().next().unwrap();
+                actors.push(format!("{:?}", Path::new(module).file_stem().unwrap()));
+            }
+        }
+        let list = format!("const ACTORS: &[&str] = &[{}];", actors.join(", "));
+        let text = fs::read_to_string(root().join(tree).join("mod.rs")).unwrap();
+        assert!(!actors.is_empty() && text.contains(&list), "{tree}/mod.rs lacks {list}");
+    }
 }
 
 #[test]
