@@ -127,7 +127,7 @@ pub enum Refusal {
     #[error("the Domain is being taken down")]
     GoingDown,
     /// Sessions are live and the request did not include them.
-    #[error("{0} sessions are live")]
+    #[error("live sessions: {0}")]
     SessionsLive(usize),
     /// The request is not valid; the text says what.
     #[error("{0}")]

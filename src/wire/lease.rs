@@ -3,6 +3,8 @@
 //! One packet is one message; file descriptors ride along as SCM_RIGHTS (unix(7)). Either end closed
 //! means that the other process is gone: the supervisor then ends, and with it everything it owns.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::domain::ids::SessionId;
@@ -19,6 +21,17 @@ pub const DESCRIPTOR: i32 = 3;
 
 /// The supervisor's descriptor of the directory of its log.
 pub const LOGS_DESCRIPTOR: i32 = 4;
+
+/// How long a supervisor tries to end a session's processes before it kills the session's client. The coordinator
+/// gives it [`GRACE`] more before it gives the generation up.
+pub const KILL_LIMIT: Duration = Duration::from_secs(4);
+
+/// How long a supervisor tries to take everything down before it leaves that to the kernel. The coordinator gives
+/// it [`GRACE`] more before it kills the supervisor.
+pub const TEAR_DOWN_LIMIT: Duration = Duration::from_secs(4);
+
+/// How much longer the coordinator waits than the supervisor takes.
+pub const GRACE: Duration = Duration::from_secs(1);
 
 /// What a Host Coordinator sends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

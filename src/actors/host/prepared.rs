@@ -29,7 +29,11 @@ impl PreparedSession {
     pub fn order(generation: &GenerationContext, link: &ActorRef<LinkMessage>) -> Option<Self> {
         let Announced { session, request } = generation.announced.clone()?;
         let process = admit(&generation.grant(), &session, &request, None).ok()?;
-        let (streams, handed) = open(request.terminal).ok()?;
+        let opened = open(request.terminal);
+        if let Err(error) = &opened {
+            tracing::warn!(%session, %error, "a session can't be prepared");
+        }
+        let (streams, handed) = opened.ok()?;
         let order = CoordinatorOrder::PrepareSession { session: session.clone(), process };
         link.cast(LinkMessage::Order(order, handed)).ok()?;
         Some(Self { session, streams, started: None, request })

@@ -5,6 +5,8 @@
 //! dropped, and no other session notices. If this actor fails, the coordinator takes the generation down.
 
 use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +17,7 @@ use super::generation::GenerationContext;
 use super::messages::{HostMessage, LinkMessage, RegistryMessage, SessionMessage};
 use super::prepared::PreparedSession;
 use super::records::Records;
-use super::session::{Session, SessionArguments, open};
+use super::session::{Session, SessionArguments, SessionStreams, open};
 use crate::actors::{self, ended};
 use crate::core::admission::{Inadmissible, admit};
 use crate::core::generation::{Change, SessionProcess, SessionRecord};
@@ -174,6 +176,24 @@ fn listen(registry: ActorRef<RegistryMessage>, mut channel: ServerChannel, ident
     });
 }
 
+/// A session's streams, and the order that starts its command with the descriptors that go along.
+type Streams = (SessionStreams, CoordinatorOrder, Vec<OwnedFd>);
+
+/// Takes a prepared session's streams over, or makes new ones.
+fn streams(
+    session: &SessionId,
+    terminal: Terminal,
+    process: GuestProcess,
+    prepared: Option<PreparedSession>,
+) -> io::Result<Streams> {
+    if let Some(PreparedSession { streams, .. }) = prepared {
+        streams.resize(terminal)?;
+        return Ok((streams, CoordinatorOrder::BeginSession { session: session.clone() }, Vec::new()));
+    }
+    let (streams, handed) = open(terminal)?;
+    Ok((streams, CoordinatorOrder::StartSession { session: session.clone(), process }, handed))
+}
+
 /// Sends a last message in a task of its own.
 fn answer(mut channel: ServerChannel, message: CoordinatorMessage) {
     tokio::spawn(async move {
@@ -231,7 +251,16 @@ impl RegistryState {
             return answer(channel, CoordinatorMessage::Refused(refusal));
         }
         let started = prepared.as_ref().and_then(|prepared| prepared.started);
-        match self.spawn(myself, &session, channel, request.terminal, process, prepared).await {
+        let streams = match streams(&session, request.terminal, process, prepared) {
+            Ok(streams) => streams,
+            Err(error) => {
+                tracing::error!(%session, %error, "a session's streams can't be made");
+                let refusal = Refusal::Invalid(format!("the session's streams can't be made: {error}"));
+                answer(channel, CoordinatorMessage::Refused(refusal));
+                return self.forget(session).await;
+            }
+        };
+        match self.spawn(myself, &session, channel, streams).await {
             Ok(actor) => {
                 tracing::info!(%session, client = %summary.client, pid, command = ?summary.command, "session opened");
                 self.sessions.insert(session.clone(), Live { actor, summary });
@@ -242,11 +271,16 @@ impl RegistryState {
             }
             Err(error) => {
                 tracing::error!(%session, error = &*error, "a session can't be started");
-                let order = CoordinatorOrder::KillSession { session: session.clone() };
-                self.arguments.link.cast(LinkMessage::Order(order, Vec::new())).ok();
-                self.arguments.store.apply(vec![Change::EndSession(session)]).await.ok();
+                self.forget(session).await;
             }
         }
+    }
+
+    /// Ends what there may be of a session that came to nothing.
+    async fn forget(&self, session: SessionId) {
+        let order = CoordinatorOrder::KillSession { session: session.clone() };
+        self.arguments.link.cast(LinkMessage::Order(order, Vec::new())).ok();
+        self.arguments.store.apply(vec![Change::EndSession(session)]).await.ok();
     }
 
     async fn spawn(
@@ -254,20 +288,8 @@ impl RegistryState {
         myself: &ActorRef<RegistryMessage>,
         session: &SessionId,
         channel: ServerChannel,
-        terminal: Terminal,
-        process: GuestProcess,
-        prepared: Option<PreparedSession>,
+        (streams, order, handed): Streams,
     ) -> Result<ActorRef<SessionMessage>, Box<dyn std::error::Error + Send + Sync>> {
-        let (streams, order, handed) = match prepared {
-            Some(PreparedSession { streams, .. }) => {
-                streams.resize(terminal)?;
-                (streams, CoordinatorOrder::BeginSession { session: session.clone() }, Vec::new())
-            }
-            None => {
-                let (streams, handed) = open(terminal)?;
-                (streams, CoordinatorOrder::StartSession { session: session.clone(), process }, handed)
-            }
-        };
         let arguments = SessionArguments {
             session: session.clone(),
             channel,

@@ -27,7 +27,7 @@ use crate::wire::lease::{self, CoordinatorOrder, SupervisorReport};
 use crate::{fault, observe};
 
 /// How long the supervisor may take to take everything down before it is killed.
-const TEAR_DOWN_DEADLINE: Duration = Duration::from_secs(5);
+const TEAR_DOWN_DEADLINE: Duration = lease::TEAR_DOWN_LIMIT.saturating_add(lease::GRACE);
 
 /// How many orders wait for a supervisor that does not read.
 const ORDERS: usize = 256;

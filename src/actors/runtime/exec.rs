@@ -27,13 +27,17 @@ use crate::domain::failure::Failure;
 use crate::domain::ids::SessionId;
 use crate::domain::runtime::GuestProcess;
 use crate::domain::session::ControlEvent;
-use crate::wire::lease::ExecOutcome;
+use crate::wire::lease::{self, ExecOutcome};
 
-/// How long a wrapper may take to end its session's processes before it is killed and init sweeps them up.
-const WRAPPER_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a wrapper may take to begin to end its session's processes; one that was stopped is then continued.
+const WRAPPER_STOPPED: Duration = Duration::from_millis(500);
+/// How long a wrapper may take to end its session's processes before it is killed and init sweeps them up. It is
+/// the last resort: on this gVisor a wrapper that is killed while its children fork and end can take the
+/// sandbox's init with it.
+const WRAPPER_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a client may take to end after its guest process was killed, or to start the guest process
 /// after the session was told to end.
-const KILL_TIMEOUT: Duration = Duration::from_secs(10);
+const KILL_TIMEOUT: Duration = lease::KILL_LIMIT;
 
 /// What an exec actor is started with.
 pub struct ExecArguments {
@@ -90,6 +94,8 @@ pub enum ExecMessage {
     Signal(ControlEvent),
     /// End the session's whole process tree.
     Kill,
+    /// The wrapper would have ended it by now, unless it was stopped.
+    WrapperStopped,
     /// The wrapper had its time to end it.
     WrapperExpired,
     /// The client had its time to end.
@@ -198,10 +204,16 @@ impl Actor for Exec {
                 if let Some(client) = &state.client {
                     client.hang_up();
                 }
+                myself.send_after(WRAPPER_STOPPED, || ExecMessage::WrapperStopped);
                 myself.send_after(WRAPPER_TIMEOUT, || ExecMessage::WrapperExpired);
                 myself.send_after(KILL_TIMEOUT, || ExecMessage::KillExpired);
             }
             ExecMessage::Kill => {}
+            ExecMessage::WrapperStopped => {
+                if let Some(guest_pid) = state.guest_pid {
+                    state.signal_guest(guest_pid, Signal::CONT);
+                }
+            }
             ExecMessage::WrapperExpired => {
                 if let Some(guest_pid) = state.guest_pid {
                     warn!(session = %state.session, "the session's wrapper does not end it and is killed");

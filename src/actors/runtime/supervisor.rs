@@ -37,12 +37,12 @@ use crate::domain::ids::SessionId;
 use crate::domain::runtime::{GuestProcess, RuntimePlan};
 use crate::fault;
 use crate::sys::seqpacket::Lease;
-use crate::wire::lease::{CoordinatorOrder, ExecOutcome, SupervisorReport};
+use crate::wire::lease::{self, CoordinatorOrder, ExecOutcome, SupervisorReport};
 
 /// How long everything up to the probed sandbox may take. The single steps have their own, shorter limits.
 const BUILD_DEADLINE: Duration = Duration::from_secs(60);
 /// How long a teardown may take before the kernel is left to finish it.
-const TEAR_DOWN_DEADLINE: Duration = Duration::from_secs(20);
+const TEAR_DOWN_DEADLINE: Duration = lease::TEAR_DOWN_LIMIT;
 /// How long the last report may take to be sent.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the end of a session waits for news of the sandbox itself.

@@ -2,7 +2,9 @@
 //!
 //! Nobody in the tree can leave it: the process that ends it is its subreaper, or the sandbox's init.
 //! A tree that keeps forking is stopped before it is killed, since a killed process makes room for a
-//! new one where a stopped one takes it.
+//! new one where a stopped one takes it. One that hops, each process a child of the last, which is
+//! gone by then, has to be met between two hops: so a process is stopped the moment it is read, not
+//! after all are.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -10,11 +12,10 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use super::events::{Events, reap, send};
-use crate::sys::procfs;
 
-/// How many times the tree is looked through for processes that are not stopped yet. One pass is enough
-/// for a tree that does not fork; what is still growing after these is killed as it comes.
-const PASSES: usize = 32;
+/// How long the tree is looked through for processes that are not stopped yet. One pass is enough for a tree
+/// that does not fork; what is still growing after this time is killed as it comes.
+const STOPPING: Duration = Duration::from_secs(2);
 
 /// How long killed processes may take to be gone before the tree is looked through again.
 const SETTLE: Duration = Duration::from_millis(10);
@@ -37,24 +38,27 @@ enum Life {
 
 /// Sends a signal to every descendant of this process.
 pub(super) fn signal(signal: Signal) {
-    descendants().into_iter().for_each(|pid| send(pid, signal));
+    descendants(|_| {}).into_iter().for_each(|pid| send(pid, signal));
 }
 
 /// Kills every descendant of this process and reaps it. Returns when none is left.
 pub(in crate::guest) fn end(events: &mut Events) {
     let mut stopped = HashSet::new();
-    let mut passes = 0;
+    let deadline = Instant::now() + STOPPING;
     while !reap_all() {
-        let alive = descendants();
-        let fresh: Vec<i32> = alive.iter().copied().filter(|&pid| stopped.insert(pid)).collect();
-        if !fresh.is_empty() && passes < PASSES {
-            passes += 1;
-            fresh.into_iter().for_each(|pid| send(pid, Signal::SIGSTOP));
+        let mut fresh = false;
+        let alive = descendants(|pid| {
+            if stopped.insert(pid) {
+                send(pid, Signal::SIGSTOP);
+                fresh = true;
+            }
+        });
+        if fresh && Instant::now() < deadline {
             continue;
         }
         alive.into_iter().for_each(|pid| send(pid, Signal::SIGKILL));
-        let deadline = Instant::now() + SETTLE;
-        while !reap_all() && events.next(Some(deadline)).is_some() {}
+        let settled = Instant::now() + SETTLE;
+        while !reap_all() && events.next(Some(settled)).is_some() {}
         stopped.clear();
     }
 }
@@ -70,11 +74,26 @@ fn reap_all() -> bool {
     }
 }
 
-/// Lists the living descendants of this process.
-fn descendants() -> Vec<i32> {
-    let node = |pid| parse(pid, &std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?);
-    let nodes: Vec<Node> = procfs::processes().filter_map(node).collect();
-    below(nix::unistd::getpid().as_raw(), &nodes)
+/// Lists the living descendants of this process, and tells of each as soon as it is known to be one: a parent
+/// mostly has a smaller id than its child, and the child of one that has ended is this process's own.
+fn descendants(mut meet: impl FnMut(i32)) -> Vec<i32> {
+    let root = nix::unistd::getpid().as_raw();
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let (mut nodes, mut family) = (Vec::new(), HashSet::from([root]));
+    for pid in pids {
+        let Some(node) = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok().and_then(|stat| parse(pid, &stat))
+        else {
+            continue;
+        };
+        if family.contains(&node.parent) && pid != root && family.insert(pid) && node.state == Life::Alive {
+            meet(pid);
+        }
+        nodes.push(node);
+    }
+    let alive = below(root, &nodes);
+    alive.iter().filter(|pid| !family.contains(pid)).for_each(|pid| meet(*pid));
+    alive
 }
 
 /// Reads the state and the parent out of a `stat` line. The name in it may hold anything, so they are

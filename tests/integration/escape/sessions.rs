@@ -14,6 +14,7 @@ use crate::harness::{Case, CaseResult, Need, Running, case, eventually, sessions
 pub fn cases() -> Vec<Case> {
     vec![
         case("escape_session_tree", &[Need::Sandbox], escape_session_tree),
+        case("escape_hopping_tree", &[Need::Sandbox], escape_hopping_tree),
         case("escape_own_wrapper", &[Need::Sandbox], escape_own_wrapper),
         case("escape_init", &[Need::Sandbox], escape_init),
         case("escape_output_flood", &[Need::Sandbox], escape_output_flood),
@@ -100,6 +101,36 @@ fn escape_session_tree() -> CaseResult {
     let status = sessions::status(&prison.environment, &[])?;
     ensure!(status["sessions"].as_array().is_some_and(|live| live.len() == 1), "{status}");
     ensure!(stays.is_running()?);
+    Ok(())
+}
+
+/// Processes each of which is gone as soon as it has a child, in a session of its own.
+const HOPPERS: &str = r#"
+import os, sys, time
+for number in range(20):
+    if not os.fork():
+        while True:
+            os.setsid()
+            with open('%s-%d' % (sys.argv[1], number), 'w') as file:
+                file.write(str(time.time()))
+            if os.fork():
+                os._exit(0)
+sys.stdin.read()
+"#;
+
+/// Whoever looks through `/proc` finds processes that have moved on by then.
+fn escape_hopping_tree() -> CaseResult {
+    let prison = Prison::new("dev", "")?;
+    let mut stays = start(&prison, "stays")?;
+    let hopping = prison.environment.lazaret(["run", "--", "python3", "-c", HOPPERS, "hops"]).spawn()?;
+    for file in signs(&prison, "hops") {
+        wait_until("the hopper lives", DEADLINE, || file.exists())?;
+    }
+    hopping.signal(Signal::SIGKILL)?;
+    expect_dead(&prison, "hops")?;
+    expect_alive(&prison, "stays")?;
+    ensure!(stays.is_running()?);
+    ensure!(prison.shell("echo works")? == "works\n");
     Ok(())
 }
 

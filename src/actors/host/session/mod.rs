@@ -23,7 +23,7 @@ use crate::domain::session::{ControlEvent, SessionEnd, Terminal};
 use crate::identity::channel::ServerChannel;
 use crate::sys::pty;
 use crate::wire::client::{CoordinatorMessage, INPUT_WINDOW, Stream};
-use crate::wire::lease::CoordinatorOrder;
+use crate::wire::lease::{self, CoordinatorOrder};
 
 pub mod carry;
 pub mod streams;
@@ -31,7 +31,7 @@ pub mod streams;
 use streams::SessionStream;
 
 /// How long a killed session's process may take to be gone.
-const KILL_DEADLINE: Duration = Duration::from_secs(5);
+const KILL_DEADLINE: Duration = lease::KILL_LIMIT.saturating_add(lease::GRACE);
 
 /// How many terminal events wait for a process that is not known yet.
 const EARLY_EVENTS: usize = 16;

@@ -37,7 +37,18 @@ fn panic_in(text: &str) -> Option<String> {
 fn first_error_in(text: &[u8]) -> Option<String> {
     let entries = serde_json::Deserializer::from_slice(text).into_iter::<serde_json::Value>();
     let mut errors = entries.map_while(Result::ok).filter(|entry| entry["level"] == "error");
-    errors.find_map(|entry| entry["msg"].as_str().map(bounded))
+    errors.find_map(|entry| entry["msg"].as_str().map(|said| bounded(&without_command(said))))
+}
+
+/// Takes the command line of a session out of what runsc says: it holds the session's environment, which may
+/// hold secrets and belongs into no log.
+fn without_command(said: &str) -> String {
+    let Some((before, rest)) = said.split_once(" \"") else { return said.to_owned() };
+    if !rest.contains("lazaret-guest session ") {
+        return said.to_owned();
+    }
+    let after = rest.rfind("\" in sandbox").map(|at| &rest[at + 1..]).unwrap_or_default();
+    format!("{before}{after}")
 }
 
 /// Bounds a text and makes every control character visible, as it may come from the sandbox.
@@ -59,6 +70,16 @@ pub fn bounded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_sessions_environment_is_in_no_error() {
+        let said = "executing processes for container: executing command \"/run/lazaret/bin/lazaret-guest session --env \
+            T=s\" in sandbox\" -- id\" in sandbox: too many open files";
+        let told = "executing processes for container: executing command in sandbox: too many open files";
+        assert_eq!(super::without_command(said), told);
+        assert_eq!(super::without_command("a \"/x/lazaret-guest session --env T=s"), "a");
+        assert_eq!(super::without_command("no such \"thing\" here"), "no such \"thing\" here");
+    }
+
     use super::*;
 
     #[test]
