@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::backend::KeepsSpace;
 use super::held::HoldsBack;
-use super::records::{META, RecordError, SCHEMA, SCHEMA_KEY};
+use super::records::{META, MIGRATIONS, Migration, RecordError, SCHEMA, SCHEMA_KEY};
 use crate::fault;
 
 /// How much of a store is kept in memory; a whole store is smaller.
@@ -230,7 +230,7 @@ pub(super) fn open_backend(path: &Path, backend: impl StorageBackend) -> Result<
         // altered file as another document, or panic later, in the middle of a write.
         builder.set_check_integrity_on_open(true);
         let database = builder.create_with_backend(backend).map_err(|error| database_error(path, error))?;
-        settle_schema(path, &database)?;
+        settle_schema(path, &database, &MIGRATIONS)?;
         held.release().map_err(failed)?;
         Ok(database)
     };
@@ -263,23 +263,30 @@ fn is_about_content(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
 }
 
-fn settle_schema(path: &Path, database: &Database) -> Result<(), FileError> {
-    match schema(path, database)? {
-        Some(SCHEMA) => Ok(()),
-        Some(found) if found > SCHEMA => Err(FileError::Newer { path: path.to_owned(), found }),
-        // Versions between 1 and ours are migrated here, in one transaction, once there are any.
-        Some(found) => {
-            Err(FileError::Corrupt { path: path.to_owned(), detail: format!("schema version {found} never was one") })
+/// Brings a file to the schema version that the last of the steps leads to, in one transaction; a new file begins with it.
+pub(super) fn settle_schema(path: &Path, database: &Database, steps: &[Migration]) -> Result<(), FileError> {
+    let newest = 1 + steps.len() as u64;
+    let from = match schema(path, database)? {
+        Some(found) if found == newest => return Ok(()),
+        Some(found) if found > newest => return Err(FileError::Newer { path: path.to_owned(), found }),
+        Some(0) => {
+            return Err(FileError::Corrupt {
+                path: path.to_owned(),
+                detail: "schema version 0 never was one".to_owned(),
+            });
         }
-        None => {
-            let transaction = database.begin_write().map_err(|error| write_error(path, error))?;
-            {
-                let mut meta = transaction.open_table(META).map_err(|error| write_error(path, error))?;
-                meta.insert(SCHEMA_KEY, SCHEMA).map_err(|error| write_error(path, error))?;
-            }
-            transaction.commit().map_err(|error| write_error(path, error))
-        }
+        Some(found) => found,
+        None => newest,
+    };
+    let transaction = database.begin_write().map_err(|error| write_error(path, error))?;
+    for (_, step) in (1..).zip(steps).filter(|(version, _)| *version >= from) {
+        step(&transaction).map_err(|error| write_error(path, error))?;
     }
+    {
+        let mut meta = transaction.open_table(META).map_err(|error| write_error(path, error))?;
+        meta.insert(SCHEMA_KEY, newest).map_err(|error| write_error(path, error))?;
+    }
+    transaction.commit().map_err(|error| write_error(path, error))
 }
 
 /// Reads the schema version; `None` for a database without any table.

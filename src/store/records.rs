@@ -5,7 +5,7 @@
 //! record version is a new variant of [`Stored`] with types of its own; the old variant and its types
 //! stay, and the golden files in `tests/golden` prove that they are still read.
 
-use redb::TableDefinition;
+use redb::{TableDefinition, WriteTransaction};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +16,13 @@ use crate::domain::ownership::ProcessIdentity;
 
 /// Schema version of both stores.
 pub(super) const SCHEMA: u64 = 1;
+
+/// Brings a file to the next schema version, in the transaction that records that version as well. It is given
+/// either store's file, and finds the tables of one of them.
+pub(super) type Migration = fn(&WriteTransaction) -> Result<(), redb::Error>;
+
+/// The steps from version 1 to 2, from 2 to 3, and so on.
+pub(super) const MIGRATIONS: [Migration; SCHEMA as usize - 1] = [];
 
 /// `schema` → version.
 pub(super) const META: TableDefinition<'static, &str, u64> = TableDefinition::new("meta");

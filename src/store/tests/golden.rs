@@ -4,12 +4,15 @@ use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use redb::{Database, ReadableDatabase, ReadableTableMetadata, WriteTransaction};
+
 use super::Home;
 use super::catalog::Storage;
 use crate::core::catalog::fixtures::manifest;
 use crate::core::generation::fixtures::{domain, serving};
 use crate::domain::ids::Generation;
-use crate::store::Catalog;
+use crate::store::records::{META, Migration, SCHEMA_KEY, SESSIONS, Table};
+use crate::store::{Catalog, FileError, file};
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
@@ -45,6 +48,43 @@ fn a_storage_catalog_of_version_1_is_read() {
     assert_eq!(catalog.artifact(&id), Some(&manifest("debian", 1)));
     assert_eq!(catalog.lease(&domain(), Generation(1)), Some(&id));
     assert_eq!(catalog.state().preparations.len(), 1);
+}
+
+/// A later version's step, as an example: sessions move to another table.
+fn move_sessions(transaction: &WriteTransaction) -> Result<(), redb::Error> {
+    transaction.rename_table(SESSIONS, MOVED)?;
+    Ok(())
+}
+
+const MOVED: Table = Table::new("moved sessions");
+
+/// Gives the schema version, and how many sessions are in the old and in the new table.
+fn versions(database: &Database) -> (u64, Option<u64>, Option<u64>) {
+    let transaction = database.begin_read().unwrap();
+    let version = transaction.open_table(META).unwrap().get(SCHEMA_KEY).unwrap().unwrap().value();
+    let count = |table| transaction.open_table(table).ok().map(|table| table.len().unwrap());
+    (version, count(SESSIONS), count(MOVED))
+}
+
+#[test]
+fn an_older_version_is_migrated_whole_or_not_at_all() {
+    let home = Home::new();
+    unpack("domain-store-v1.redb.gz", &home.store());
+    let database = Database::open(home.store()).unwrap();
+    let settle = |steps: &[Migration]| file::settle_schema(&home.store(), &database, steps);
+    let failing: Migration = |_| Err(redb::Error::Corrupted("a step that fails".into()));
+    settle(&[move_sessions, failing]).unwrap_err();
+    assert_eq!(versions(&database), (1, Some(1), None), "the first step is undone with the second");
+    settle(&[move_sessions]).unwrap();
+    assert_eq!(versions(&database), (2, None, Some(1)));
+    settle(&[move_sessions]).unwrap();
+    // The next version knows the first step as done.
+    settle(&[move_sessions, |_| Ok(())]).unwrap();
+    assert_eq!(versions(&database), (3, None, Some(1)));
+    for steps in [&[][..], &[move_sessions as Migration][..]] {
+        assert!(matches!(settle(steps), Err(FileError::Newer { found: 3, .. })));
+    }
+    assert_eq!(versions(&database), (3, None, Some(1)));
 }
 
 /// Writes the golden files of the present version, when it is new.
