@@ -47,6 +47,8 @@ impl Foreign {
             fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o700))?;
             let path = directory.join(&name);
             fs::write(&path, "not Lazaret's")?;
+            // Another case looks for what is open to others.
+            fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
             planted.push(path);
         }
         Ok(Self(planted))
