@@ -3,7 +3,7 @@
 #
 #   scripts/deps.sh run     what a user needs: runsc, slirp4netns, uidmap, umoci, fuse3, git
 #   scripts/deps.sh demo    run + mmdebstrap, which makes the demo's image
-#   scripts/deps.sh test    demo + what the test suite drives (registry, terminals, traces)
+#   scripts/deps.sh test    demo + what the test suite drives (registry, terminals, traces, the model checker)
 #   scripts/deps.sh bench   test + the peers that the benchmark compares with
 #
 # Uses apt as root or through sudo. The backports line is derived from the machine's own
@@ -15,7 +15,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 PATH=$PATH:/usr/sbin:/sbin
 run=(slirp4netns uidmap umoci fuse3 git ca-certificates iproute2 procps)
 demo=(mmdebstrap gcc libc6-dev make)
-test=(docker-registry skopeo tmux strace bubblewrap python3 apache2-utils)
+test=(docker-registry skopeo tmux strace bubblewrap python3 python3-pip default-jre-headless apache2-utils)
 bench=(podman hyperfine crun netavark)
 
 case $level in
