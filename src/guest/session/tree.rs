@@ -36,9 +36,12 @@ enum Life {
     Ended,
 }
 
-/// Sends a signal to every descendant of this process.
-pub(super) fn signal(signal: Signal) {
-    descendants(|_| {}).into_iter().for_each(|pid| send(pid, signal));
+/// Asks every descendant of this process to end, also one that is stopped.
+pub(super) fn terminate() {
+    let alive = descendants(|_| {});
+    for signal in [Signal::SIGTERM, Signal::SIGCONT] {
+        alive.iter().for_each(|pid| send(*pid, signal));
+    }
 }
 
 /// Kills every descendant of this process and reaps it. Returns when none is left.
@@ -74,26 +77,14 @@ fn reap_all() -> bool {
     }
 }
 
-/// Lists the living descendants of this process, and tells of each as soon as it is known to be one: a parent
-/// mostly has a smaller id than its child, and the child of one that has ended is this process's own.
-fn descendants(mut meet: impl FnMut(i32)) -> Vec<i32> {
-    let root = nix::unistd::getpid().as_raw();
+/// Lists the living descendants of this process, parents before children, and tells of each as soon as it is
+/// known to be one: a parent mostly has a smaller id than its child, and the child of one that has ended is this
+/// process's own.
+fn descendants(meet: impl FnMut(i32)) -> Vec<i32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let (mut nodes, mut family) = (Vec::new(), HashSet::from([root]));
-    for pid in pids {
-        let Some(node) = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok().and_then(|stat| parse(pid, &stat))
-        else {
-            continue;
-        };
-        if family.contains(&node.parent) && pid != root && family.insert(pid) && node.state == Life::Alive {
-            meet(pid);
-        }
-        nodes.push(node);
-    }
-    let alive = below(root, &nodes);
-    alive.iter().filter(|pid| !family.contains(pid)).for_each(|pid| meet(*pid));
-    alive
+    let nodes = pids.filter_map(|pid| parse(pid, &std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?));
+    below(nix::unistd::getpid().as_raw(), nodes, meet)
 }
 
 /// Reads the state and the parent out of a `stat` line. The name in it may hold anything, so they are
@@ -107,17 +98,26 @@ fn parse(pid: i32, stat: &str) -> Option<Node> {
     Some(Node { pid, parent: fields.next()?.parse().ok()?, state })
 }
 
-/// Picks the living among the descendants of `root`, parents before children.
-fn below(root: i32, nodes: &[Node]) -> Vec<i32> {
-    let mut family = vec![root];
-    let mut next = 0;
-    // One that has ended may have living children still.
-    while let Some(&parent) = family.get(next) {
-        family.extend(nodes.iter().filter(|node| node.parent == parent && node.pid != parent).map(|node| node.pid));
-        next += 1;
+/// Picks the living among the descendants of `root`, parents before children, and tells of each as it is picked.
+fn below(root: i32, nodes: impl Iterator<Item = Node>, mut meet: impl FnMut(i32)) -> Vec<i32> {
+    let (mut family, mut alive) = (HashSet::from([root]), Vec::new());
+    let mut belongs = |node: &Node| {
+        // One that has ended may have living children still.
+        let joins = family.contains(&node.parent) && family.insert(node.pid);
+        if joins && node.state == Life::Alive {
+            meet(node.pid);
+            alive.push(node.pid);
+        }
+        joins
+    };
+    // Those whose parent comes after them are looked at again, until none of them joins any more.
+    let mut left: Vec<Node> = nodes.filter(|node| !belongs(node)).collect();
+    let mut before = usize::MAX;
+    while left.len() < before {
+        before = left.len();
+        left.retain(|node| !belongs(node));
     }
-    let alive = |pid: &i32| nodes.iter().any(|node| node.pid == *pid && node.state == Life::Alive);
-    family.into_iter().skip(1).filter(alive).collect()
+    alive
 }
 
 #[cfg(test)]
@@ -148,8 +148,8 @@ mod tests {
             node(8, 1, Life::Alive),
             node(20, 9, Life::Alive),
         ];
-        assert_eq!(below(5, &nodes), [6, 9, 20]);
-        assert_eq!(below(1, &nodes), [8]);
-        assert_eq!(below(8, &nodes), [0; 0]);
+        assert_eq!(below(5, nodes.into_iter(), |_| {}), [6, 9, 20]);
+        assert_eq!(below(1, nodes.into_iter(), |_| {}), [8]);
+        assert_eq!(below(8, nodes.into_iter(), |_| {}), [0; 0]);
     }
 }

@@ -145,8 +145,7 @@ fn finish(events: &mut Events) {
     if rest_ends(events, FINISH) {
         return;
     }
-    tree::signal(Signal::SIGTERM);
-    tree::signal(Signal::SIGCONT);
+    tree::terminate();
     if !rest_ends(events, TERMINATE) {
         tree::end(events);
     }
