@@ -9,7 +9,7 @@ use super::session::{SessionStreams, open};
 use crate::core::admission::admit;
 use crate::domain::ids::SessionId;
 use crate::domain::session::{SessionRequest, Terminal};
-use crate::wire::lease::{CoordinatorOrder, InnerProcess};
+use crate::wire::lease::CoordinatorOrder;
 
 /// A session that is prepared and that nobody has registered for.
 #[derive(Debug)]
@@ -18,8 +18,8 @@ pub struct PreparedSession {
     pub session: SessionId,
     /// The coordinator's ends of its streams.
     pub streams: SessionStreams,
-    /// Its processes, once they are there.
-    pub started: Option<(InnerProcess, i32)>,
+    /// Whether its process runs.
+    pub started: bool,
     request: SessionRequest,
 }
 
@@ -36,7 +36,7 @@ impl PreparedSession {
         let (streams, handed) = opened.ok()?;
         let order = CoordinatorOrder::PrepareSession { session: session.clone(), process };
         link.cast(LinkMessage::Order(order, handed)).ok()?;
-        Some(Self { session, streams, started: None, request })
+        Some(Self { session, streams, started: false, request })
     }
 
     /// Tells whether this is what a client asks for. Its terminal may have another size by now.

@@ -104,7 +104,8 @@ impl Actor for Registry {
             RegistryMessage::Started { session, exec, guest_pid } => state.started(session, exec, guest_pid).await,
             RegistryMessage::ExecEnded(session, outcome) if state.is_prepared(&session) => {
                 tracing::warn!(%session, ?outcome, "a prepared session ended");
-                state.forget_prepared(&session).await;
+                state.prepared = None;
+                state.record_end(&session).await;
             }
             RegistryMessage::ExecEnded(session, outcome) => {
                 state.tell(&session, SessionEvent::ExecEnded(outcome.into()))
@@ -112,8 +113,7 @@ impl Actor for Registry {
             RegistryMessage::PreparationOverdue => {
                 if let Some(prepared) = &state.prepared {
                     tracing::info!(session = %prepared.session, "nobody registers for the prepared session");
-                    let order = CoordinatorOrder::KillSession { session: prepared.session.clone() };
-                    state.arguments.link.cast(LinkMessage::Order(order, Vec::new()))?;
+                    state.kill(&prepared.session)?;
                 }
             }
             RegistryMessage::SessionClosed(session) => state.closed(session).await?,
@@ -150,8 +150,7 @@ impl Actor for Registry {
         let Some(session) = unasked.map(|(session, _)| session.clone()) else { return Ok(()) };
         if let Verdict::EndSession(session, why) = decide(Child::Session(session), &how) {
             tracing::error!(%session, why, "its processes are killed");
-            let order = CoordinatorOrder::KillSession { session: session.clone() };
-            state.arguments.link.cast(LinkMessage::Order(order, Vec::new())).ok();
+            state.kill(&session).ok();
             state.closed(session).await?;
         }
         Ok(())
@@ -250,7 +249,7 @@ impl RegistryState {
             let refusal = Refusal::Invalid(format!("the session can't be recorded: {error}"));
             return answer(channel, CoordinatorMessage::Refused(refusal));
         }
-        let started = prepared.as_ref().and_then(|prepared| prepared.started);
+        let started = prepared.as_ref().is_some_and(|prepared| prepared.started);
         let streams = match streams(&session, request.terminal, process, prepared) {
             Ok(streams) => streams,
             Err(error) => {
@@ -264,7 +263,7 @@ impl RegistryState {
             Ok(actor) => {
                 tracing::info!(%session, client = %summary.client, pid, command = ?summary.command, "session opened");
                 self.sessions.insert(session.clone(), Live { actor, summary });
-                if started.is_some() {
+                if started {
                     self.tell(&session, SessionEvent::Started);
                 }
                 self.arguments.coordinator.cast(HostMessage::Event(Event::SessionOpened(session))).ok();
@@ -278,9 +277,21 @@ impl RegistryState {
 
     /// Ends what there may be of a session that came to nothing.
     async fn forget(&self, session: SessionId) {
+        self.kill(&session).ok();
+        self.record_end(&session).await;
+    }
+
+    /// Orders a session's processes killed.
+    fn kill(&self, session: &SessionId) -> Result<(), ActorProcessingErr> {
         let order = CoordinatorOrder::KillSession { session: session.clone() };
-        self.arguments.link.cast(LinkMessage::Order(order, Vec::new())).ok();
-        self.arguments.store.apply(vec![Change::EndSession(session)]).await.ok();
+        Ok(self.arguments.link.cast(LinkMessage::Order(order, Vec::new()))?)
+    }
+
+    /// Takes a session's record away.
+    async fn record_end(&self, session: &SessionId) {
+        if let Err(error) = self.arguments.store.apply(vec![Change::EndSession(session.clone())]).await {
+            tracing::error!(%session, error = &error as &dyn std::error::Error, "a session's end can't be recorded");
+        }
     }
 
     async fn spawn(
@@ -306,16 +317,9 @@ impl RegistryState {
         self.prepared.as_ref().is_some_and(|prepared| prepared.session == *session)
     }
 
-    async fn forget_prepared(&mut self, session: &SessionId) {
-        self.prepared = None;
-        if let Err(error) = self.arguments.store.apply(vec![Change::EndSession(session.clone())]).await {
-            tracing::error!(%session, error = &error as &dyn std::error::Error, "a session's end can't be recorded");
-        }
-    }
-
     async fn started(&mut self, session: SessionId, exec: InnerProcess, guest_pid: i32) {
         match &mut self.prepared {
-            Some(prepared) if prepared.session == session => prepared.started = Some((exec, guest_pid)),
+            Some(prepared) if prepared.session == session => prepared.started = true,
             _ => self.tell(&session, SessionEvent::Started),
         }
         let Some(exec) = self.arguments.generation.outer_process(&exec) else { return };
@@ -331,9 +335,7 @@ impl RegistryState {
         // It does not stop by itself, as the event of its end would overtake its last message.
         live.actor.stop(None);
         tracing::info!(%session, "session closed");
-        if let Err(error) = self.arguments.store.apply(vec![Change::EndSession(session.clone())]).await {
-            tracing::error!(%session, error = &error as &dyn std::error::Error, "a session's end can't be recorded");
-        }
+        self.record_end(&session).await;
         self.arguments.coordinator.cast(HostMessage::Event(Event::SessionClosed(session)))?;
         Ok(())
     }
