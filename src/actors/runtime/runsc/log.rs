@@ -13,17 +13,20 @@ const TEXT_LIMIT: usize = 2000;
 
 /// Gives the first error of a log file, which is the root cause of a failed command.
 pub fn first_error(path: &Path) -> Option<String> {
-    let mut text = vec![];
-    File::open(path).ok()?.take(LOG_LIMIT).read_to_end(&mut text).ok()?;
-    first_error_in(&text)
+    first_error_in(&beginning(path)?)
 }
 
 /// Gives the first lines of a panic of the sandbox's kernel; nothing when it did not panic. What comes before
 /// the panic in the file is the kernel's ordinary output.
 pub fn panic(path: &Path) -> Option<String> {
+    panic_in(&String::from_utf8_lossy(&beginning(path)?))
+}
+
+/// Reads the part of a log that is looked at.
+fn beginning(path: &Path) -> Option<Vec<u8>> {
     let mut text = vec![];
     File::open(path).ok()?.take(LOG_LIMIT).read_to_end(&mut text).ok()?;
-    panic_in(&String::from_utf8_lossy(&text))
+    Some(text)
 }
 
 fn panic_in(text: &str) -> Option<String> {
