@@ -2,8 +2,8 @@
 //!
 //! Parent: [`supervisor`](super::supervisor). Children: none, but the runsc client, which this actor
 //! alone waits for, and a task that watches it. The client's end is the session's end; the supervisor
-//! then stops the actor. Should the actor die before, the supervisor ends the session's processes by the
-//! guest process id that it was told.
+//! then stops the actor. Should the actor die before, the lifeline is hung up with it, and [`abandon`] sees to
+//! a wrapper that does not heed that.
 //!
 //! The guest process is `lazaret-guest session`, the wrapper, which keeps the session's process tree together
 //! and kills it when its [`lifeline`](crate::wire::lifeline) is hung up. Killing the client would end none of it.
@@ -21,13 +21,14 @@ use tracing::{debug, info, warn};
 use self::client::Client;
 use super::children::Children;
 use super::messages::{SessionNews, SupervisorMessage};
+use super::process::inner_process;
 use super::runsc::command::Sandbox;
 use super::runsc::control::{self, Target};
 use crate::domain::failure::Failure;
 use crate::domain::ids::SessionId;
 use crate::domain::runtime::GuestProcess;
 use crate::domain::session::ControlEvent;
-use crate::wire::lease::{self, ExecOutcome};
+use crate::wire::lease::{self, ExecOutcome, InnerProcess};
 
 /// How long a wrapper may take to begin to end its session's processes; one that was stopped is then continued.
 const WRAPPER_STOPPED: Duration = Duration::from_millis(500);
@@ -186,10 +187,14 @@ impl Actor for Exec {
                 if tree == Tree::Unknown
                     && let Some(guest_pid) = state.guest_pid
                 {
-                    // Nobody has waited for the guest process of a client that was killed, so that its id
-                    // is still its own.
-                    let killed = matches!(outcome, ExecOutcome::ClientKilled(_)).then_some(guest_pid);
-                    control::sweep(state.sandbox.clone(), state.children.clone(), killed);
+                    let (sandbox, children) = (state.sandbox.clone(), state.children.clone());
+                    match outcome {
+                        // Nobody has waited for the guest process, so that its id stays its own.
+                        ExecOutcome::ClientKilled(_) => {
+                            sweep_after_wrapper(sandbox, children, move || Some(guest_pid));
+                        }
+                        _ => control::sweep(sandbox, children, None),
+                    }
                 }
                 // From here on the guest process id may belong to another process.
                 state.guest_pid = None;
@@ -266,6 +271,26 @@ impl ExecState {
             (None, _) | (_, Forward::Not) => {}
         }
     }
+}
+
+/// Ends the processes of a session whose actor has died. Its client and its wrapper may still live.
+pub(super) fn abandon(sandbox: Sandbox, children: Children, client: InnerProcess, guest_pid: i32) {
+    // While the client lives nobody else has the guest process's id.
+    let wrapper = move || inner_process(client.pid).is_ok_and(|now| now == client).then_some(guest_pid);
+    sweep_after_wrapper(sandbox, children, wrapper);
+}
+
+/// Leaves it to a wrapper, whose lifeline is hung up, to end its session's processes, and kills it only when it
+/// had its time. `wrapper` gives its id, if it is still its own by then.
+fn sweep_after_wrapper(
+    sandbox: Sandbox,
+    children: Children,
+    wrapper: impl FnOnce() -> Option<i32> + Send + 'static,
+) {
+    tokio::spawn(async move {
+        tokio::time::sleep(WRAPPER_TIMEOUT).await;
+        control::sweep(sandbox, children, wrapper());
+    });
 }
 
 /// What a session's standard streams are.

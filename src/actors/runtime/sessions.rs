@@ -7,14 +7,13 @@ use ractor::{ActorId, ActorRef, SpawnErr};
 use tracing::debug;
 
 use super::children::Children;
-use super::exec::{Begin, Exec, ExecArguments, ExecMessage};
+use super::exec::{self, Begin, Exec, ExecArguments, ExecMessage};
 use super::messages::{SupervisorMessage, spawn};
 use super::runsc::command::Sandbox;
-use super::runsc::control;
 use crate::domain::ids::SessionId;
 use crate::domain::runtime::GuestProcess;
 use crate::domain::session::ControlEvent;
-use crate::wire::lease::ExecOutcome;
+use crate::wire::lease::{ExecOutcome, InnerProcess};
 
 /// Sessions at a time. Each costs a runsc client of 20 MB.
 const LIMIT: usize = 256;
@@ -32,7 +31,8 @@ pub(super) struct Sessions {
 /// One session.
 struct Session {
     actor: ActorRef<ExecMessage>,
-    guest_pid: Option<i32>,
+    /// Its client and its guest process, once they are known.
+    processes: Option<(InnerProcess, i32)>,
     kill: Kill,
 }
 
@@ -91,7 +91,7 @@ impl Sessions {
             children: self.children.clone(),
         };
         let actor = spawn(supervisor, Exec, arguments).await?;
-        self.live.insert(session, Session { actor, guest_pid: None, kill: Kill::NotOrdered });
+        self.live.insert(session, Session { actor, processes: None, kill: Kill::NotOrdered });
         Ok(Start::Begun)
     }
 
@@ -123,9 +123,9 @@ impl Sessions {
     }
 
     /// Notes that a session's process runs; tells whether the session is there at all.
-    pub(super) fn started(&mut self, session: &SessionId, guest_pid: i32) -> bool {
+    pub(super) fn started(&mut self, session: &SessionId, client: InnerProcess, guest_pid: i32) -> bool {
         let entry = self.live.get_mut(session);
-        entry.map(|entry| entry.guest_pid = Some(guest_pid)).is_some()
+        entry.map(|entry| entry.processes = Some((client, guest_pid))).is_some()
     }
 
     /// Takes a session out and stops its actor; tells whether it was there.
@@ -151,7 +151,8 @@ impl Sessions {
 
     /// Ends the processes of a session whose actor is gone.
     pub(super) fn abandon(&self, session: &SessionId) {
-        let Some(guest_pid) = self.live.get(session).and_then(|entry| entry.guest_pid) else { return };
-        control::sweep(self.sandbox.clone(), self.children.clone(), Some(guest_pid));
+        // One whose processes are not known has begun nothing, and the hang-up keeps it from beginning.
+        let Some((client, guest_pid)) = self.live.get(session).and_then(|entry| entry.processes) else { return };
+        exec::abandon(self.sandbox.clone(), self.children.clone(), client, guest_pid);
     }
 }

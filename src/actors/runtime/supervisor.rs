@@ -347,7 +347,7 @@ impl SupervisorState {
     ) -> Result<(), ActorProcessingErr> {
         match news {
             SessionNews::Started { exec, guest_pid } => {
-                if self.sessions.started(&session, guest_pid) {
+                if self.sessions.started(&session, exec, guest_pid) {
                     self.report(SupervisorReport::SessionStarted { session, exec, guest_pid })?;
                 }
             }
