@@ -287,7 +287,8 @@ impl CoordinatorState {
                         myself.cast(HostMessage::Event(event)).ok();
                     });
                 }
-                Err(error) => self.advance(myself, failed(&error)).await,
+                // Whoever started it has learned of its end as well, and knows why. Nothing is published without it.
+                Err(gone) => tracing::warn!(%gone, "evidence comes too late"),
             },
         }
     }

@@ -16,7 +16,7 @@ pub enum Complete {
 
 /// A report names a process that is no longer there.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the {0} ended as soon as it was started")]
+#[error("the {0} ended before it could be recorded")]
 pub struct ProcessGone(Participant);
 
 /// Gives the changes that a report about the build stands for; sessions and endings stand for none.
