@@ -16,7 +16,7 @@ use anyhow::{Context, Result, ensure};
 use fs_err as fs;
 
 use crate::harness::aftermath::{Foreign, PATIENCE, expect_gone, expect_recovery};
-use crate::harness::{Case, Environment, Output, Running, wait_until};
+use crate::harness::{Case, CaseResult, Environment, Output, Running, wait_until};
 
 pub fn cases() -> Vec<Case> {
     [coordinator::cases(), supervisor::cases(), sessions::cases()].into_iter().flatten().collect()
@@ -88,6 +88,26 @@ fn start_fails(environment: &Environment, variable: &str, cause: &str) -> Result
     let ended = environment.in_sandbox("true").env("LAZARET_FAULT", variable).deadline(PATIENCE).run()?;
     says(&ended, cause).with_context(|| variable.to_owned())?;
     aftermath(environment, variable)
+}
+
+/// Lets an actor die in these ways while two sessions run, and checks that both clients say why and that the generation ends.
+fn dies_with_two_sessions(environment: &Environment, actor: &str, ways: &[&str], cause: &str) -> CaseResult {
+    for how in ways {
+        let context = format!("{actor} with two sessions, {how}");
+        let fault = Fault::of_actor(environment, actor, how);
+        let sessions = ["first", "second"].map(|name| fault.sleeping_session(environment, name));
+        fault.begin()?;
+        // A session more makes every actor handle a message. It ends with the others or in the next generation.
+        let third = environment.in_sandbox("true").spawn()?;
+        for session in sessions {
+            says(&session?.wait(PATIENCE)?, cause).with_context(|| context.clone())?;
+        }
+        let third = third.wait(PATIENCE)?;
+        ensure!(matches!(third.code(), 0 | 125), "{context}: {third:?}");
+        fault.end();
+        aftermath(environment, &context)?;
+    }
+    Ok(())
 }
 
 /// Checks that a client gave up and said why.

@@ -1,8 +1,10 @@
 //! The Host Coordinator's tree.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
-use super::{EVERY_WAY, FROM_OUTSIDE, Fault, GONE, IN_A_HANDLER, aftermath, coordinator_log, says, start_fails};
+use super::{
+    EVERY_WAY, FROM_OUTSIDE, Fault, GONE, IN_A_HANDLER, aftermath, coordinator_log, dies_with_two_sessions, start_fails,
+};
 use crate::harness::aftermath::PATIENCE;
 use crate::harness::{Case, CaseResult, Environment, Need, case, wait_until};
 
@@ -20,45 +22,29 @@ pub fn cases() -> Vec<Case> {
     ]
 }
 
-/// Lets an actor die while two sessions run, and checks that both clients say why and that the generation ends.
-fn dies_with_two_sessions(actor: &str, cause: &str) -> CaseResult {
-    let environment = Environment::with_prepared_image()?;
-    for how in EVERY_WAY {
-        let context = format!("{actor}, {how}");
-        let fault = Fault::of_actor(&environment, actor, how);
-        let sessions = ["first", "second"].map(|name| fault.sleeping_session(&environment, name));
-        fault.begin()?;
-        // A session more makes every actor handle a message. It ends with the others or in the next generation.
-        let third = environment.in_sandbox("true").spawn()?;
-        for session in sessions {
-            says(&session?.wait(PATIENCE)?, cause).with_context(|| context.clone())?;
-        }
-        let third = third.wait(PATIENCE)?;
-        ensure!(matches!(third.code(), 0 | 125), "{context}: {third:?}");
-        fault.end();
-        aftermath(&environment, &context)?;
-    }
-    Ok(())
+/// Lets an actor die in every way while two sessions run.
+fn dies(actor: &str, cause: &str) -> CaseResult {
+    dies_with_two_sessions(&Environment::with_prepared_image()?, actor, &EVERY_WAY, cause)
 }
 
 /// The root ends with its process, and the rest is recovered by whoever comes next.
 fn coordinator() -> CaseResult {
-    dies_with_two_sessions("Coordinator", "the connection to the sandbox's Host Coordinator was lost")
+    dies("Coordinator", "the connection to the sandbox's Host Coordinator was lost")
 }
 
 /// What can't be recorded can't go on.
 fn store_writer() -> CaseResult {
-    dies_with_two_sessions("StoreWriter", "the store writer actor ended: ")
+    dies("StoreWriter", "the store writer actor ended: ")
 }
 
 /// The supervisor ends with the lease.
 fn runtime_link() -> CaseResult {
-    dies_with_two_sessions("RuntimeLink", "the runtime link actor ended: ")
+    dies("RuntimeLink", "the runtime link actor ended: ")
 }
 
 /// The sessions end with their parent.
 fn registry() -> CaseResult {
-    dies_with_two_sessions("Registry", "the Host Coordinator lost this session")
+    dies("Registry", "the Host Coordinator lost this session")
 }
 
 fn publisher_is_started_again() -> CaseResult {

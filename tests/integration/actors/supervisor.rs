@@ -1,8 +1,8 @@
 //! The Runtime Supervisor's tree.
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 
-use super::{EVERY_WAY, FROM_OUTSIDE, Fault, IN_A_HANDLER, aftermath, says, start_fails};
+use super::{EVERY_WAY, FROM_OUTSIDE, Fault, IN_A_HANDLER, aftermath, dies_with_two_sessions, says, start_fails};
 use crate::harness::aftermath::PATIENCE;
 use crate::harness::{Case, CaseResult, Environment, Need, case};
 
@@ -16,26 +16,6 @@ pub fn cases() -> Vec<Case> {
         case("mounts", needs, mounts),
         case("runsc", needs, runsc),
     ]
-}
-
-/// Lets an actor die in these ways while two sessions run, and checks that both clients say why.
-fn dies_with_two_sessions(environment: &Environment, actor: &str, ways: &[&str], cause: &str) -> CaseResult {
-    for how in ways {
-        let context = format!("{actor} with two sessions, {how}");
-        let fault = Fault::of_actor(environment, actor, how);
-        let sessions = ["first", "second"].map(|name| fault.sleeping_session(environment, name));
-        fault.begin()?;
-        // A session more makes the supervisor and its lease handle a message.
-        let third = environment.in_sandbox("true").spawn()?;
-        for session in sessions {
-            says(&session?.wait(PATIENCE)?, cause).with_context(|| context.clone())?;
-        }
-        let third = third.wait(PATIENCE)?;
-        ensure!(matches!(third.code(), 0 | 125), "{context}: {third:?}");
-        fault.end();
-        aftermath(environment, &context)?;
-    }
-    Ok(())
 }
 
 /// Lets the owner of a resource die in every way: building, serving, taking down.
@@ -65,26 +45,25 @@ fn owner(actor: &str, name: &str, messages_of_a_build: u64) -> CaseResult {
     Ok(())
 }
 
-/// The root ends with its process and everything in its namespaces.
-fn supervisor() -> CaseResult {
+/// Lets an actor die whose end is that of the process.
+fn ends_the_process(actor: &str) -> CaseResult {
     let environment = Environment::with_prepared_image()?;
     let cause = "the Runtime Supervisor ended: exit status: 1";
-    dies_with_two_sessions(&environment, "Supervisor", &EVERY_WAY, cause)?;
+    dies_with_two_sessions(&environment, actor, &EVERY_WAY, cause)?;
     for how in EVERY_WAY {
-        start_fails(&environment, &format!("actor=Supervisor;how={how}"), cause)?;
+        start_fails(&environment, &format!("actor={actor};how={how}"), cause)?;
     }
     Ok(())
 }
 
+/// The root ends with its process and everything in its namespaces.
+fn supervisor() -> CaseResult {
+    ends_the_process("Supervisor")
+}
+
 /// Without a lease the process ends at once.
 fn lease() -> CaseResult {
-    let environment = Environment::with_prepared_image()?;
-    let cause = "the Runtime Supervisor ended: exit status: 1";
-    dies_with_two_sessions(&environment, "LeaseLink", &EVERY_WAY, cause)?;
-    for how in EVERY_WAY {
-        start_fails(&environment, &format!("actor=LeaseLink;how={how}"), cause)?;
-    }
-    Ok(())
+    ends_the_process("LeaseLink")
 }
 
 fn helper() -> CaseResult {
