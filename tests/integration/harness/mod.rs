@@ -36,7 +36,7 @@ pub mod wait;
 pub mod world;
 
 use std::process::ExitCode;
-use std::sync::RwLock;
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
@@ -79,7 +79,26 @@ pub fn main(capabilities: fn() -> Vec<(&'static str, Vec<Case>)>) -> ExitCode {
             Trial::ignorable_test(name.clone(), move || run(&name, &case))
         })
     });
-    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+    let code = libtest_mimic::run(&arguments, trials.collect()).exit_code();
+    // Last, since the end of a long log is what is looked at first.
+    for reason in failures().iter() {
+        eprintln!("{reason}");
+    }
+    code
+}
+
+/// Why cases failed, one short line each.
+fn failures() -> MutexGuard<'static, Vec<String>> {
+    static FAILURES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    FAILURES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Most characters of a reason in the list of [`failures`].
+const REASON_LIMIT: usize = 600;
+
+/// How often each case runs, to find one that fails now and then: `LAZARET_TEST_REPEAT`, or once.
+fn repetitions() -> u32 {
+    std::env::var("LAZARET_TEST_REPEAT").ok().and_then(|times| times.parse().ok()).unwrap_or(1)
 }
 
 fn run(name: &str, case: &Case) -> Result<Completion, Failed> {
@@ -91,13 +110,28 @@ fn run(name: &str, case: &Case) -> Result<Completion, Failed> {
     }
     // A poisoned lock only means that another case panicked.
     let (_shared, _alone) = if case.needs.contains(&Need::Alone) {
-        (None, Some(ALONE.write().unwrap_or_else(|poisoned| poisoned.into_inner())))
+        (None, Some(ALONE.write().unwrap_or_else(PoisonError::into_inner)))
     } else {
-        (Some(ALONE.read().unwrap_or_else(|poisoned| poisoned.into_inner())), None)
+        (Some(ALONE.read().unwrap_or_else(PoisonError::into_inner)), None)
     };
     environment::enter_case(name);
-    (case.run)().map(|()| Completion::Completed).map_err(|error| {
+    for _ in 0..repetitions() {
+        once(name, case)?;
+    }
+    Ok(Completion::Completed)
+}
+
+fn once(name: &str, case: &Case) -> Result<(), Failed> {
+    let reason = match std::panic::catch_unwind(case.run) {
+        Ok(Ok(())) => return Ok(()),
         // The chain of causes without anyhow's backtrace, which would bury it.
-        error.chain().map(ToString::to_string).collect::<Vec<_>>().join("\n  because: ").into()
-    })
+        Ok(Err(error)) => error.chain().map(ToString::to_string).collect::<Vec<_>>().join("\n  because: "),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("a panic without a text").to_owned()
+        }
+    };
+    let line = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+    failures().push(format!("{name}: {}", line.chars().take(REASON_LIMIT).collect::<String>()));
+    Err(reason.into())
 }

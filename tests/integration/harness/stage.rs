@@ -21,8 +21,16 @@ use super::world::{VARIABLE, World, copy_binaries};
 use super::{command, executable, image, leftovers, network, root, user};
 
 /// Variables that reach the unprivileged stage besides the world.
-const PASSED: [&str; 7] =
-    ["LAZARET_REQUIRE", "LAZARET_TEST_KEEP", "LAZARET_LOG", "PATH", "RUST_BACKTRACE", "TERM", "LANG"];
+const PASSED: [&str; 8] = [
+    "LAZARET_REQUIRE",
+    "LAZARET_TEST_KEEP",
+    "LAZARET_TEST_REPEAT",
+    "LAZARET_LOG",
+    "PATH",
+    "RUST_BACKTRACE",
+    "TERM",
+    "LANG",
+];
 
 /// What the name of a run's directory begins with; its process id follows.
 const PREFIX: &str = "lzt-";

@@ -54,6 +54,14 @@ impl Tmux {
         self.run(&["capture-pane", "-p"])
     }
 
+    /// Waits until the window's command has ended and let go of its terminal. The text that tmux puts on the screen
+    /// then is no sign of it: now and then there is none.
+    pub fn wait_exit(&self, deadline: Duration) -> Result<()> {
+        let dead = || self.run(&["list-panes", "-F", "#{pane_dead}"]).is_ok_and(|dead| dead.trim() == "1");
+        wait_until("the tmux window's command has ended", deadline, dead)
+            .map_err(|error| anyhow!("{error}\n--- the screen\n{}\n---", self.screen().unwrap_or_default()))
+    }
+
     /// Waits until the screen shows the text.
     pub fn wait_for(&self, text: &str, deadline: Duration) -> Result<()> {
         let shown = || self.screen().is_ok_and(|screen| screen.contains(text));

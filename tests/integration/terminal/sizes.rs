@@ -112,5 +112,5 @@ fn tmux_on_the_host() -> CaseResult {
     tmux.press("Escape")?;
     tmux.send(":q!")?;
     tmux.press("Enter")?;
-    tmux.wait_for("Pane is dead", DEADLINE)
+    tmux.wait_exit(DEADLINE)
 }
