@@ -3,13 +3,22 @@
 //! Arguments, environment and directory are byte strings, so each travels as `domain::escaped`
 //! text. NUL is escaped as well, because it would end the argument on its way through `execve`; the
 //! reader then refuses it with a message instead of running something shorter.
+//!
+//! A session's environment may hold secrets, so it travels in the environment of `lazaret-guest`, one variable
+//! for each of its own: runsc shows the arguments of what it fails to start, on the session's terminal, and never
+//! the environment.
+
+use std::collections::BTreeMap;
 
 use crate::domain::escaped::{InvalidEscape, escape, unescape};
 use crate::domain::network::ProbePlan;
-use crate::domain::runtime::{GUEST_EXECUTABLE, GuestProcess};
+use crate::domain::runtime::{DEFAULT_PATH, GUEST_EXECUTABLE, GuestProcess};
 
 /// File name under which the executable is the Escalation Client.
 pub const ESCALATE_NAME: &str = "lazaret-escalate";
+
+/// What the variables that carry a session's environment begin with; a number follows, and `NAME=VALUE` is the value.
+const CARRIED: &str = "LAZARET_SESSION_ENV_";
 
 /// What `lazaret-guest` was called to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,7 +74,7 @@ pub fn init(plan: &ProbePlan) -> Vec<String> {
     vec![GUEST_EXECUTABLE.into(), "init".into(), plan]
 }
 
-/// Gives the whole argument vector that runs a process as a session.
+/// Gives the whole argument vector that runs a process as a session; [`environment`] belongs to it.
 pub fn session(process: &GuestProcess) -> Vec<String> {
     let mut line = vec![GUEST_EXECUTABLE.to_owned(), "session".to_owned()];
     let mut option = |name: &str, value: String| line.extend([name.to_owned(), value]);
@@ -75,9 +84,6 @@ pub fn session(process: &GuestProcess) -> Vec<String> {
         option("--group", group.to_string());
     }
     option("--dir", escape_argument(&process.directory));
-    for (name, value) in &process.env {
-        option("--env", escape_argument(&[name.as_slice(), b"=", value].concat()));
-    }
     if process.interactive {
         line.push("--tty".to_owned());
     }
@@ -86,8 +92,19 @@ pub fn session(process: &GuestProcess) -> Vec<String> {
     line
 }
 
-/// Reads a whole argument vector, the program's own name included.
-pub fn parse(line: &[String]) -> Result<GuestCommand, CommandLineError> {
+/// Gives the environment, as `NAME=VALUE`, of `lazaret-guest` when it runs a process as a session.
+pub fn environment(process: &GuestProcess) -> Vec<String> {
+    let carried = process.env.iter().enumerate().map(|(position, (name, value))| {
+        format!("{CARRIED}{position}={}", escape_argument(&[name.as_slice(), b"=", value].concat()))
+    });
+    std::iter::once(format!("PATH={DEFAULT_PATH}")).chain(carried).collect()
+}
+
+/// Reads a whole argument vector, the program's own name included, and the environment that came with it.
+pub fn parse(
+    line: &[String],
+    environment: impl IntoIterator<Item = (String, String)>,
+) -> Result<GuestCommand, CommandLineError> {
     let name = line.first().map_or("", |path| path.rsplit('/').next().unwrap_or(path));
     if name == ESCALATE_NAME {
         return Ok(GuestCommand::Escalate);
@@ -97,7 +114,11 @@ pub fn parse(line: &[String]) -> Result<GuestCommand, CommandLineError> {
             let plan = line.get(2).ok_or(CommandLineError::Missing("PLAN"))?;
             Ok(GuestCommand::Init(serde_json::from_str(plan).map_err(CommandLineError::Plan)?))
         }
-        Some("session") => Ok(GuestCommand::Session(Box::new(parse_session(&line[2..])?))),
+        Some("session") => {
+            let mut process = parse_session(&line[2..])?;
+            process.env = carried(environment)?;
+            Ok(GuestCommand::Session(Box::new(process)))
+        }
         _ => Err(CommandLineError::Subcommand),
     }
 }
@@ -123,7 +144,6 @@ fn parse_session(line: &[String]) -> Result<GuestProcess, CommandLineError> {
             "--gid" => gid = Some(number(option, rest.next())?),
             "--group" => process.groups.push(number(option, rest.next())?),
             "--dir" => directory = Some(bytes("the directory", value(option, rest.next())?)?),
-            "--env" => process.env.push(variable(value(option, rest.next())?)?),
             _ => return Err(CommandLineError::Option(option.clone())),
         }
     }
@@ -154,8 +174,21 @@ fn bytes(what: &'static str, text: &str) -> Result<Vec<u8>, CommandLineError> {
     if bytes.contains(&0) { Err(CommandLineError::Nul(what)) } else { Ok(bytes) }
 }
 
+/// Picks a session's variables out of the environment that carries them, in their order.
+fn carried(environment: impl IntoIterator<Item = (String, String)>) -> Result<Vec<Variable>, CommandLineError> {
+    let numbered = environment.into_iter().filter_map(|(name, value)| {
+        let position: usize = name.strip_prefix(CARRIED)?.parse().ok()?;
+        Some((position, value))
+    });
+    let ordered: BTreeMap<_, _> = numbered.collect();
+    ordered.into_values().map(|value| variable(&value)).collect()
+}
+
+/// Name and value of an environment variable.
+type Variable = (Vec<u8>, Vec<u8>);
+
 /// Decodes an environment entry.
-fn variable(text: &str) -> Result<(Vec<u8>, Vec<u8>), CommandLineError> {
+fn variable(text: &str) -> Result<Variable, CommandLineError> {
     let mut name = bytes("an environment variable", text)?;
     let equals = name.iter().position(|&byte| byte == b'=');
     let equals = equals.ok_or_else(|| CommandLineError::Variable(text.to_owned()))?;
@@ -204,48 +237,65 @@ mod tests {
     proptest! {
         #[test]
         fn every_session_survives(process in process()) {
-            let line = session(&process);
-            prop_assert!(line.iter().all(|word| !word.contains('\0')));
-            prop_assert_eq!(parse(&line).unwrap(), GuestCommand::Session(Box::new(process)));
+            let (line, environment) = (session(&process), environment(&process));
+            prop_assert!(line.iter().chain(&environment).all(|word| !word.contains('\0')));
+            let variables = environment.iter().filter_map(|entry| entry.split_once('='));
+            let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            prop_assert_eq!(parse(&line, variables).unwrap(), GuestCommand::Session(Box::new(process)));
         }
 
         #[test]
         fn no_line_panics(words in vec(".{0,12}", 0..8)) {
-            let _ = parse(&words);
-            let _ = parse(&[line(&["lazaret-guest", "session"]), words].concat());
+            let _ = parse(&words, []);
+            let _ = parse(&[line(&["lazaret-guest", "session"]), words].concat(), []);
         }
     }
 
     #[test]
     fn a_nul_is_refused_and_never_cuts_an_argument_short() {
-        let mut process = match parse(&line(&["g", "session", "--uid", "0", "--gid", "0", "--dir", "/", "--", "rm"])) {
-            Ok(GuestCommand::Session(process)) => *process,
-            other => panic!("{other:?}"),
-        };
+        let mut process =
+            match parse(&line(&["g", "session", "--uid", "0", "--gid", "0", "--dir", "/", "--", "rm"]), []) {
+                Ok(GuestCommand::Session(process)) => *process,
+                other => panic!("{other:?}"),
+            };
         process.argv.push(b"a\0b".to_vec());
-        assert!(matches!(parse(&session(&process)), Err(CommandLineError::Nul(_))));
+        assert!(matches!(parse(&session(&process), []), Err(CommandLineError::Nul(_))));
     }
 
     #[test]
     fn options_after_the_dashes_belong_to_the_command() {
         let words = ["g", "session", "--uid", "1", "--gid", "2", "--dir", "/w", "--", "sh", "--tty", "--", "x"];
-        let Ok(GuestCommand::Session(process)) = parse(&line(&words)) else { panic!() };
+        let Ok(GuestCommand::Session(process)) = parse(&line(&words), []) else { panic!() };
         assert_eq!(process.argv, [b"sh".to_vec(), b"--tty".to_vec(), b"--".to_vec(), b"x".to_vec()]);
         assert!(!process.interactive);
     }
 
     #[test]
     fn what_is_missing_is_named() {
-        let cases: [(&[&str], &str); 5] = [
+        let cases: [(&[&str], &str); 4] = [
             (&["g", "session", "--gid", "0", "--dir", "/", "--", "x"], "'--uid' is missing"),
             (&["g", "session", "--uid", "0", "--gid", "0", "--dir", "/", "--"], "'ARG' is missing"),
             (&["g", "session", "--uid", "-1"], "option '--uid' needs a number, not '-1'"),
             (&["g", "session", "--uid"], "option '--uid' needs a value"),
-            (&["g", "session", "--env", "NAME"], "'NAME' is not NAME=VALUE"),
         ];
         for (words, expected) in cases {
-            assert_eq!(parse(&line(words)).unwrap_err().to_string(), expected);
+            assert_eq!(parse(&line(words), []).unwrap_err().to_string(), expected);
         }
+        let words = ["g", "session", "--uid", "0", "--gid", "0", "--dir", "/", "--", "x"];
+        let broken = [(format!("{CARRIED}0"), "NAME".to_owned())];
+        assert_eq!(parse(&line(&words), broken).unwrap_err().to_string(), "'NAME' is not NAME=VALUE");
+    }
+
+    #[test]
+    fn no_argument_holds_the_environment() {
+        let mut process =
+            match parse(&line(&["g", "session", "--uid", "0", "--gid", "0", "--dir", "/", "--", "id"]), []) {
+                Ok(GuestCommand::Session(process)) => *process,
+                other => panic!("{other:?}"),
+            };
+        process.env.push((b"TOKEN".to_vec(), b"secret".to_vec()));
+        assert!(session(&process).iter().all(|word| !word.contains("secret")));
+        assert!(environment(&process).contains(&format!("{CARRIED}0=TOKEN=secret")));
     }
 
     #[test]
@@ -260,8 +310,8 @@ mod tests {
             device: "tap0".into(),
             deadline_ms: 2000,
         };
-        assert_eq!(parse(&init(&plan)).unwrap(), GuestCommand::Init(Box::new(plan)));
+        assert_eq!(parse(&init(&plan), []).unwrap(), GuestCommand::Init(Box::new(plan)));
         let escalate = line(&["/run/lazaret/bin/lazaret-escalate", "init", "{}"]);
-        assert_eq!(parse(&escalate).unwrap(), GuestCommand::Escalate);
+        assert_eq!(parse(&escalate, []).unwrap(), GuestCommand::Escalate);
     }
 }

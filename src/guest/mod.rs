@@ -2,12 +2,14 @@
 //! ([`probe`]), carry sessions ([`session`]), and stand in for the Escalation Client.
 //!
 //! It runs in images that it knows nothing of, at the start of every session, so it is small, static
-//! and single-threaded. It trusts what it is told on its command line and nothing that it finds.
+//! and single-threaded. It trusts what it is told on its command line and in its environment, and nothing that it finds.
 
 pub mod command_line;
 pub mod init;
 pub mod probe;
 pub mod session;
+
+use std::ffi::OsString;
 
 use command_line::GuestCommand;
 
@@ -23,8 +25,10 @@ const NO_ESCALATION: &str = "host escalation is not available in this version of
 /// Does what the process's arguments say and gives the exit status.
 pub fn run() -> u8 {
     // The builder of our command lines writes UTF-8; anything else cannot be one of them.
-    let line: Vec<String> = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
-    match command_line::parse(&line) {
+    let text = |part: OsString| part.to_string_lossy().into_owned();
+    let line: Vec<String> = std::env::args_os().map(text).collect();
+    let environment = std::env::vars_os().map(|(name, value)| (text(name), text(value)));
+    match command_line::parse(&line, environment) {
         Ok(GuestCommand::Init(plan)) => init::run(&plan),
         Ok(GuestCommand::Session(process)) => {
             replace_command_line("lazaret-session");

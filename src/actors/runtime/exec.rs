@@ -282,11 +282,7 @@ pub(super) fn abandon(sandbox: Sandbox, children: Children, client: InnerProcess
 
 /// Leaves it to a wrapper, whose lifeline is hung up, to end its session's processes, and kills it only when it
 /// had its time. `wrapper` gives its id, if it is still its own by then.
-fn sweep_after_wrapper(
-    sandbox: Sandbox,
-    children: Children,
-    wrapper: impl FnOnce() -> Option<i32> + Send + 'static,
-) {
+fn sweep_after_wrapper(sandbox: Sandbox, children: Children, wrapper: impl FnOnce() -> Option<i32> + Send + 'static) {
     tokio::spawn(async move {
         tokio::time::sleep(WRAPPER_TIMEOUT).await;
         control::sweep(sandbox, children, wrapper());

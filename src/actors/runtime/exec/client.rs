@@ -19,7 +19,7 @@ use crate::actors::runtime::process::{self, Held, inner_process};
 use crate::actors::runtime::runsc::command::Sandbox;
 use crate::actors::runtime::runsc::log::first_error;
 use crate::actors::runtime::runsc::pid_file::PidFile;
-use crate::domain::runtime::{DEFAULT_PATH, GuestProcess};
+use crate::domain::runtime::GuestProcess;
 use crate::guest::command_line;
 use crate::policy::sandbox::wrapper_capability_sets;
 use crate::wire::lease::{ExecOutcome, InnerProcess};
@@ -140,7 +140,7 @@ fn process_document(process: &GuestProcess) -> serde_json::Value {
         "terminal": process.interactive,
         "user": { "uid": 0, "gid": 0 },
         "args": command_line::session(process),
-        "env": [format!("PATH={DEFAULT_PATH}")],
+        "env": command_line::environment(process),
         "cwd": "/",
         "capabilities": wrapper_capability_sets(),
     })

@@ -43,8 +43,7 @@ fn first_error_in(text: &[u8]) -> Option<String> {
     errors.find_map(|entry| entry["msg"].as_str().map(|said| bounded(&without_command(said))))
 }
 
-/// Takes the command line of a session out of what runsc says: it holds the session's environment, which may
-/// hold secrets and belongs into no log.
+/// Takes the command line of a session out of what runsc says: it would bury the reason, and belongs into no log.
 fn without_command(said: &str) -> String {
     let Some((before, rest)) = said.split_once(" \"") else { return said.to_owned() };
     if !rest.contains("lazaret-guest session ") {
@@ -75,11 +74,11 @@ pub fn bounded(text: &str) -> String {
 mod tests {
     #[test]
     fn a_sessions_environment_is_in_no_error() {
-        let said = "executing processes for container: executing command \"/run/lazaret/bin/lazaret-guest session --env \
-            T=s\" in sandbox\" -- id\" in sandbox: too many open files";
+        let said = "executing processes for container: executing command \"/run/lazaret/bin/lazaret-guest session --dir \
+            /x\" in sandbox\" -- id\" in sandbox: too many open files";
         let told = "executing processes for container: executing command in sandbox: too many open files";
         assert_eq!(super::without_command(said), told);
-        assert_eq!(super::without_command("a \"/x/lazaret-guest session --env T=s"), "a");
+        assert_eq!(super::without_command("a \"/x/lazaret-guest session --dir /x"), "a");
         assert_eq!(super::without_command("no such \"thing\" here"), "no such \"thing\" here");
     }
 
