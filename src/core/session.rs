@@ -1,28 +1,29 @@
 //! The life of one Client Session.
 //!
 //! ```text
-//!            Started            ClientGone, End            ExecEnded
-//!  Opening ───────────▶ Running ───────────────▶ Ending ─────────────┐
-//!     │ ClientGone, End                             ▲                ▼
-//!     ├───────────────▶ Condemned ─── Started ──────┘            Draining ── Drained ──▶ Closed
-//!     └───────────────────── ExecEnded, from any of them ────────────▲
+//!            Started            ClientGone, End            ExecEnded              Drained
+//!  Opening ───────────▶ Running ───────────────▶ Ending ─────────────▶ Draining ─────────▶ Closed
+//!     │ ClientGone, End    │                        ▲                     ▲
+//!     ├────────────────────┼────────────────────────┘                     │
+//!     └────────────────────┴───────────────── ExecEnded ──────────────────┘
 //! ```
 //!
 //! A session is ended by killing its process tree in the sandbox; the `runsc exec` client then ends by
-//! itself. Killing the client instead would leave the guest processes alive, so a session that is to end
-//! before its guest process is known waits, condemned, for that process.
+//! itself. Once that is ordered nothing that its client sends reaches it any more (FR-15).
 
-use crate::domain::session::SessionEnd;
+use crate::domain::session::{ControlEvent, SessionEnd};
+
+/// How many terminal events wait for a process that is not known yet.
+const EARLY_EVENTS: usize = 16;
 
 /// Where a session is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionPhase {
-    /// Its process was ordered; input is held back.
-    Opening,
+    /// Its process was ordered; input is held back, and so are these terminal events: the process may run
+    /// already, but whom to signal is not known yet.
+    Opening(Vec<ControlEvent>),
     /// Its process runs.
     Running,
-    /// It is to end as soon as its process is known.
-    Condemned(Option<SessionEnd>),
     /// Its process tree was ordered killed.
     Ending(Option<SessionEnd>),
     /// Its process ended; output that was already written is delivered.
@@ -36,6 +37,8 @@ pub enum SessionPhase {
 pub enum SessionEvent {
     /// Its process runs in the sandbox.
     Started,
+    /// The client passes a terminal event on.
+    Control(ControlEvent),
     /// Its process ended, or never started, or was lost with the sandbox.
     ExecEnded(SessionEnd),
     /// The client vanished.
@@ -51,10 +54,14 @@ pub enum SessionEvent {
 pub enum SessionEffect {
     /// Lets input through to the process.
     OpenInput,
-    /// Orders the process tree killed, with a deadline.
+    /// Delivers a terminal event to the process.
+    Signal(ControlEvent),
+    /// Takes nothing more from the client, and orders the process tree killed, with a deadline.
     Kill,
     /// Reads what the process wrote before it ended, sends it, then the end.
     Drain(SessionEnd),
+    /// Waits for a moment only for a client that takes no output: nobody waits for it who ends its session.
+    LimitDrain,
     /// Removes the session's record and resources.
     Close,
 }
@@ -63,16 +70,28 @@ pub enum SessionEffect {
 pub fn step(phase: SessionPhase, event: SessionEvent) -> (SessionPhase, Vec<SessionEffect>) {
     use SessionPhase::*;
     match (phase, event) {
-        (Opening, SessionEvent::Started) => (Running, vec![SessionEffect::OpenInput]),
-        (Opening, SessionEvent::ClientGone) => (Condemned(None), vec![]),
-        (Opening, SessionEvent::End(end)) => (Condemned(Some(end)), vec![]),
-        (Running, SessionEvent::ClientGone) => (Ending(None), vec![SessionEffect::Kill]),
-        (Running, SessionEvent::End(end)) => (Ending(Some(end)), vec![SessionEffect::Kill]),
-        (Condemned(end), SessionEvent::Started) => (Ending(end), vec![SessionEffect::Kill]),
-        (Opening | Running, SessionEvent::ExecEnded(end)) => (Draining(end.clone()), vec![SessionEffect::Drain(end)]),
-        (Condemned(ordered) | Ending(ordered), SessionEvent::ExecEnded(observed)) => {
-            let end = ordered.unwrap_or(observed);
+        (Opening(early), SessionEvent::Started) => {
+            let signals = early.into_iter().map(SessionEffect::Signal);
+            (Running, std::iter::once(SessionEffect::OpenInput).chain(signals).collect())
+        }
+        (Opening(mut early), SessionEvent::Control(event)) => {
+            if early.len() < EARLY_EVENTS {
+                early.push(event);
+            }
+            (Opening(early), vec![])
+        }
+        (Running, SessionEvent::Control(event)) => (Running, vec![SessionEffect::Signal(event)]),
+        (Opening(_) | Running, SessionEvent::ClientGone) => (Ending(None), vec![SessionEffect::Kill]),
+        (Opening(_) | Running, SessionEvent::End(end)) => (Ending(Some(end)), vec![SessionEffect::Kill]),
+        (Opening(_) | Running, SessionEvent::ExecEnded(end)) => {
             (Draining(end.clone()), vec![SessionEffect::Drain(end)])
+        }
+        (Ending(ordered), SessionEvent::ExecEnded(observed)) => {
+            let end = ordered.unwrap_or(observed);
+            (Draining(end.clone()), vec![SessionEffect::Drain(end), SessionEffect::LimitDrain])
+        }
+        (Draining(end), SessionEvent::ClientGone | SessionEvent::End(_)) => {
+            (Draining(end), vec![SessionEffect::LimitDrain])
         }
         (Draining(_), SessionEvent::Drained) => (Closed, vec![SessionEffect::Close]),
         (phase, _) => (phase, vec![]),
@@ -88,9 +107,13 @@ mod tests {
         SessionEnd::TornDown("down".into())
     }
 
+    fn opening() -> SessionPhase {
+        SessionPhase::Opening(vec![])
+    }
+
     #[test]
     fn an_ordinary_session_passes_its_status_on() {
-        let (phase, effects) = step(SessionPhase::Opening, SessionEvent::Started);
+        let (phase, effects) = step(opening(), SessionEvent::Started);
         assert_eq!(effects, vec![SessionEffect::OpenInput]);
         let (phase, effects) = step(phase, SessionEvent::ExecEnded(SessionEnd::Exited(3)));
         assert_eq!(effects, vec![SessionEffect::Drain(SessionEnd::Exited(3))]);
@@ -98,33 +121,47 @@ mod tests {
     }
 
     #[test]
-    fn a_session_that_is_ended_early_waits_for_its_process_and_then_kills_it() {
-        let (phase, effects) = step(SessionPhase::Opening, SessionEvent::ClientGone);
-        assert_eq!(effects, vec![]);
-        let (phase, effects) = step(phase, SessionEvent::Started);
+    fn a_session_that_is_ended_early_is_killed_at_once() {
+        let (phase, effects) = step(opening(), SessionEvent::ClientGone);
         assert_eq!(effects, vec![SessionEffect::Kill]);
+        let (phase, effects) = step(phase, SessionEvent::Started);
+        assert_eq!(effects, vec![], "no input reaches it any more");
         let (_, effects) = step(phase, SessionEvent::ExecEnded(SessionEnd::Exited(137)));
-        assert_eq!(effects, vec![SessionEffect::Drain(SessionEnd::Exited(137))]);
+        assert_eq!(effects, vec![SessionEffect::Drain(SessionEnd::Exited(137)), SessionEffect::LimitDrain]);
+    }
+
+    #[test]
+    fn early_terminal_events_wait_for_the_process_and_are_bounded() {
+        let mut phase = opening();
+        for _ in 0..2 * EARLY_EVENTS {
+            phase = step(phase, SessionEvent::Control(ControlEvent::Interrupt)).0;
+        }
+        let (phase, effects) = step(phase, SessionEvent::Started);
+        assert_eq!(effects.len(), 1 + EARLY_EVENTS);
+        assert!(effects[1..].iter().all(|effect| *effect == SessionEffect::Signal(ControlEvent::Interrupt)));
+        let (phase, _) = step(phase, SessionEvent::ClientGone);
+        assert_eq!(step(phase, SessionEvent::Control(ControlEvent::Interrupt)).1, vec![]);
     }
 
     #[test]
     fn an_ordered_end_is_what_the_client_hears() {
         let (phase, _) = step(SessionPhase::Running, SessionEvent::End(torn_down()));
         let (_, effects) = step(phase, SessionEvent::ExecEnded(SessionEnd::Exited(137)));
-        assert_eq!(effects, vec![SessionEffect::Drain(torn_down())]);
+        assert_eq!(effects[0], SessionEffect::Drain(torn_down()));
     }
 
     #[test]
     fn every_session_closes_once_after_its_process_ended() {
         let events = [
             SessionEvent::Started,
+            SessionEvent::Control(ControlEvent::Quit),
             SessionEvent::ExecEnded(SessionEnd::Exited(0)),
             SessionEvent::ClientGone,
             SessionEvent::End(torn_down()),
             SessionEvent::Drained,
         ];
         let mut seen = HashSet::new();
-        let mut queue = VecDeque::from([SessionPhase::Opening]);
+        let mut queue = VecDeque::from([opening()]);
         while let Some(phase) = queue.pop_front() {
             if !seen.insert(format!("{phase:?}")) {
                 continue;
@@ -142,6 +179,7 @@ mod tests {
                 queue.push_back(next);
             }
         }
-        assert_eq!(seen.len(), 9);
+        // Opening with up to 16 events, running, ending by the client or by order, draining either end, closed.
+        assert_eq!(seen.len(), 17 + 1 + 2 + 2 + 1);
     }
 }

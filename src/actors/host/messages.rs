@@ -13,7 +13,7 @@ use crate::core::session::SessionEvent;
 use crate::domain::artifact::{ArtifactManifest, IdMapping};
 use crate::domain::ids::{ClientCliId, DomainId, ProfileName, SessionId};
 use crate::domain::ownership::ProcessIdentity;
-use crate::domain::session::{ControlEvent, SessionEnd, WindowSize};
+use crate::domain::session::{SessionEnd, WindowSize};
 use crate::identity::channel::{Face, ServerChannel};
 use crate::identity::peer::PeerIdentity;
 use crate::sys::namespaces::NamespaceError;
@@ -131,9 +131,9 @@ pub enum SpawnError {
     /// The process can't be created in its namespaces.
     #[error("the Runtime Supervisor can't be started")]
     Namespaces(#[source] NamespaceError),
-    /// The process ended before it could be identified.
-    #[error("the Runtime Supervisor ended at once")]
-    Identity,
+    /// The process can't be identified; it may have ended.
+    #[error("the Runtime Supervisor can't be identified")]
+    Identity(#[source] std::io::Error),
 }
 
 /// What a session is told.
@@ -143,8 +143,6 @@ pub enum SessionMessage {
     Event(SessionEvent),
     /// The client's terminal has a new size.
     Resize(WindowSize),
-    /// The client sends a terminal event.
-    Control(ControlEvent),
     /// The processes should have been gone by now.
     KillOverdue,
 }

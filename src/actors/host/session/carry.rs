@@ -41,7 +41,7 @@ pub async fn receive(
                 continue;
             }
             Some(Ok(ClientMessage::Resize(size))) => SessionMessage::Resize(size),
-            Some(Ok(ClientMessage::Control(event))) => SessionMessage::Control(event),
+            Some(Ok(ClientMessage::Control(event))) => SessionMessage::Event(SessionEvent::Control(event)),
             Some(Ok(message)) => {
                 tracing::warn!(message = message.name(), "a client sent what has no place in a session now");
                 SessionMessage::Event(SessionEvent::ClientGone)
@@ -52,7 +52,7 @@ pub async fn receive(
             }
             None => SessionMessage::Event(SessionEvent::ClientGone),
         };
-        let over = matches!(told, SessionMessage::Event(_));
+        let over = matches!(told, SessionMessage::Event(SessionEvent::ClientGone));
         if session.cast(told).is_err() || over {
             return;
         }

@@ -33,9 +33,6 @@ use streams::SessionStream;
 /// How long a killed session's process may take to be gone.
 const KILL_DEADLINE: Duration = lease::KILL_LIMIT.saturating_add(lease::GRACE);
 
-/// How many terminal events wait for a process that is not known yet.
-const EARLY_EVENTS: usize = 16;
-
 /// How long a client may take to accept that its session is open; its connection is empty until then.
 const GREETING: Duration = Duration::from_secs(2);
 
@@ -116,13 +113,11 @@ pub struct SessionState {
     link: ActorRef<LinkMessage>,
     registry: ActorRef<RegistryMessage>,
     gate: Option<oneshot::Sender<()>>,
-    /// Terminal events that came before the process was known.
-    early: Vec<ControlEvent>,
     finish: watch::Sender<bool>,
     outbox: Option<mpsc::Sender<CoordinatorMessage>>,
     outputs: Vec<AbortOnDropHandle<()>>,
-    /// Held so that they end with this actor.
-    _inputs: [AbortOnDropHandle<()>; 2],
+    /// What takes messages from the client, until nothing is taken any more.
+    inputs: Option<[AbortOnDropHandle<()>; 2]>,
 }
 
 /// The session actor.
@@ -171,16 +166,15 @@ impl Actor for Session {
         tokio::spawn(carry::send(sink, messages, myself, link.clone()));
         Ok(SessionState {
             session,
-            phase: SessionPhase::Opening,
+            phase: SessionPhase::Opening(Vec::new()),
             terminal,
             link,
             registry,
             gate: Some(gate),
-            early: Vec::new(),
             finish,
             outbox: Some(outbox),
             outputs,
-            _inputs: inputs,
+            inputs: Some(inputs),
         })
     }
 
@@ -199,14 +193,6 @@ impl Actor for Session {
                     tracing::warn!(session = %state.session, %error, "a terminal can't be resized");
                 }
             }
-            SessionMessage::Control(event) => {
-                if state.phase == SessionPhase::Running {
-                    state.signal(event);
-                } else if state.phase == SessionPhase::Opening && state.early.len() < EARLY_EVENTS {
-                    // The process may run already; that it does is not known yet, nor whom to signal.
-                    state.early.push(event);
-                }
-            }
             SessionMessage::KillOverdue => {
                 if matches!(state.phase, SessionPhase::Ending(_)) {
                     tracing::error!(session = %state.session, "the session's processes could not be killed");
@@ -221,11 +207,6 @@ impl Actor for Session {
 impl SessionState {
     fn advance(&mut self, myself: &ActorRef<SessionMessage>, event: SessionEvent) {
         tracing::debug!(session = %self.session, phase = ?self.phase, ?event, "session");
-        let ordered = matches!(self.phase, SessionPhase::Ending(_) | SessionPhase::Condemned(_));
-        if ordered || matches!(event, SessionEvent::End(_) | SessionEvent::ClientGone) {
-            // Whoever ends it does not wait for a client that no longer reads.
-            myself.send_after(FAREWELL, || SessionMessage::Event(SessionEvent::Drained));
-        }
         let (phase, effects) = step(std::mem::replace(&mut self.phase, SessionPhase::Closed), event);
         self.phase = phase;
         for effect in effects {
@@ -234,16 +215,18 @@ impl SessionState {
                     if let Some(gate) = self.gate.take() {
                         gate.send(()).ok();
                     }
-                    for event in std::mem::take(&mut self.early) {
-                        self.signal(event);
-                    }
                 }
+                SessionEffect::Signal(event) => self.signal(event),
                 SessionEffect::Kill => {
+                    self.inputs = None;
                     let order = CoordinatorOrder::KillSession { session: self.session.clone() };
                     self.link.cast(LinkMessage::Order(order, Vec::new())).ok();
                     myself.send_after(KILL_DEADLINE, || SessionMessage::KillOverdue);
                 }
                 SessionEffect::Drain(end) => self.drain(myself.clone(), end),
+                SessionEffect::LimitDrain => {
+                    myself.send_after(FAREWELL, || SessionMessage::Event(SessionEvent::Drained));
+                }
                 SessionEffect::Close => {
                     self.registry.cast(RegistryMessage::SessionClosed(self.session.clone())).ok();
                 }
