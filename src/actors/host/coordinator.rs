@@ -230,7 +230,7 @@ impl CoordinatorState {
                     tracing::error!(error = &error as &dyn std::error::Error, "the teardown can't be recorded");
                 }
             }
-            Effect::Unpublish => self.unpublish(),
+            Effect::Unpublish => self.unpublish().await,
             Effect::EndSessions(reason) => {
                 self.tell_registry(RegistryMessage::EndAll(session_end(&reason)));
             }

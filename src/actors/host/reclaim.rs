@@ -138,14 +138,14 @@ async fn carry_out(effect: RecoveryEffect, store: &Records, storage: &StorageRoo
             kill(&process).await.map_err(|source| ReclaimError::Kill { process, source })?;
         }
         RecoveryEffect::RemoveFile { participant, path, identity } => {
-            remove(participant, path, &identity, |path| std::fs::remove_file(path))?;
+            remove_file(participant, &path, &identity)?;
         }
         RecoveryEffect::RemoveEmptyDirectory { participant, path, identity } => {
-            remove(participant, path, &identity, |path| std::fs::remove_dir(path))?;
+            remove(participant, &path, &identity, |path| std::fs::remove_dir(path))?;
         }
         RecoveryEffect::RemoveTree { participant, path, identity, contents } => match contents {
             Contents::Developer => {
-                remove(participant, path, &identity, |path| removal::remove_tree(path).map_err(io::Error::other))?
+                remove(participant, &path, &identity, |path| removal::remove_tree(path).map_err(io::Error::other))?
             }
             Contents::Mapped(mapping) => remove_mapped(path, &identity, mapping).await?,
         },
@@ -164,21 +164,26 @@ async fn kill(process: &ProcessIdentity) -> io::Result<()> {
     tokio::time::timeout(KILL_DEADLINE, process::ended(&pidfd)).await?
 }
 
+/// Removes a file or socket that is still what it was recorded as; one that is gone is already removed.
+pub fn remove_file(participant: Participant, path: &Path, identity: &PathIdentity) -> Result<(), ReclaimError> {
+    remove(participant, path, identity, |path| std::fs::remove_file(path))
+}
+
 /// Removes a path that is still what it was recorded as; one that is gone is already removed.
 fn remove(
     participant: Participant,
-    path: PathBuf,
+    path: &Path,
     identity: &PathIdentity,
     remove: impl FnOnce(&Path) -> io::Result<()>,
 ) -> Result<(), ReclaimError> {
-    let removed = match owned_identity(&path) {
-        Ok(found) if found == *identity => remove(&path),
+    let removed = match owned_identity(path) {
+        Ok(found) if found == *identity => remove(path),
         Ok(_) => Err(io::Error::other(format!("the {participant} was replaced a moment ago"))),
         Err(error) => Err(error),
     };
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        removed => removed.map_err(|source| ReclaimError::Remove { path, source }),
+        removed => removed.map_err(|source| ReclaimError::Remove { path: path.to_owned(), source }),
     }
 }
 

@@ -6,6 +6,7 @@
 //! that it owns ends with it.
 
 use std::ffi::OsString;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -105,8 +106,9 @@ impl LinkState {
             mapping: request.mapping,
         })
         .map_err(SpawnError::Namespaces)?;
-        let identity = procfs::identity(child.pid()).ok().flatten().ok_or(SpawnError::Identity)?;
-        let pidfd = child.pidfd().try_clone_to_owned().map_err(|_| SpawnError::Identity)?;
+        let identity = procfs::identity(child.pid()).map_err(SpawnError::Identity)?;
+        let identity = identity.ok_or_else(|| SpawnError::Identity(io::ErrorKind::NotFound.into()))?;
+        let pidfd = child.pidfd().try_clone_to_owned().map_err(SpawnError::Identity)?;
         let (orders, queue) = mpsc::channel(ORDERS);
         tokio::spawn(send_orders(lease.clone(), queue, self.coordinator.clone()));
         let reading = tokio::spawn(read_reports(lease, self.coordinator.clone()));

@@ -113,7 +113,7 @@ impl CoordinatorState {
         }));
     }
 
-    pub(super) fn unpublish(&mut self) {
+    pub(super) async fn unpublish(&mut self) {
         if let Some(face) = &self.face {
             face.withdraw();
         }
@@ -121,11 +121,14 @@ impl CoordinatorState {
         if let Some(publisher) = self.publisher.take() {
             publisher.stop(None);
         }
-        for path in [self.places.runtime.publication(), self.places.runtime.socket()] {
-            if let Err(error) = std::fs::remove_file(&path)
-                && error.kind() != std::io::ErrorKind::NotFound
+        // What is recorded, and no other; what a publication that is still under way makes, the release removes.
+        let Ok(Some(document)) = self.store.document().await else { return };
+        for participant in [Participant::Publication, Participant::Socket] {
+            let owned = document.path(&participant).zip(document.ownership(&participant));
+            if let Some((path, Ownership::Path(identity))) = owned
+                && let Err(error) = reclaim::remove_file(participant.clone(), path, identity)
             {
-                tracing::warn!(path = %path.display(), %error, "can't be removed");
+                tracing::warn!(error = &error as &dyn std::error::Error, "left to the release");
             }
         }
     }
