@@ -291,17 +291,21 @@ impl SupervisorState {
             CoordinatorOrder::StartSession { session, process } => {
                 self.start_session(myself, session, process, fds).await?;
             }
-            CoordinatorOrder::PrepareSession { session, process } if self.phase.takes_preparations() => {
+            CoordinatorOrder::PrepareSession { session, process }
+                if self.phase.takes_preparations() && self.prepared.is_none() =>
+            {
                 self.prepared = Some(Prepared { session, process, streams: fds });
             }
             CoordinatorOrder::PrepareSession { session, .. } => {
-                self.answer_start(session, Start::Refused("the sandbox is not being built"))?;
+                self.answer_start(session, Start::Refused("no session can be prepared now"))?;
             }
             CoordinatorOrder::BeginSession { session } => self.sessions.begin(&session),
             CoordinatorOrder::SignalSession { session, event } => self.sessions.signal(&session, event),
             CoordinatorOrder::KillSession { session } => {
-                self.prepared.take_if(|prepared| prepared.session == session);
-                self.sessions.kill(&session);
+                match self.prepared.take_if(|prepared| prepared.session == session) {
+                    Some(_) => self.answer_start(session, Start::Refused("it was ended before it began"))?,
+                    None => self.sessions.kill(&session),
+                }
             }
             CoordinatorOrder::TearDown => self.step(myself, Event::TearDownOrdered, None).await?,
         }
