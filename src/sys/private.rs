@@ -4,6 +4,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
 /// Makes a directory with mode 0700; one that is already there is an error.
 pub fn make_directory(path: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().mode(0o700).create(path)
@@ -13,6 +15,15 @@ pub fn make_directory(path: &Path) -> io::Result<()> {
 /// content or the new one. It is not synced: it must survive this process, not the machine. One process
 /// writes a path at a time; what a killed one left half-made is replaced.
 pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
+    put_file(path, content, RenameFlags::empty())
+}
+
+/// Makes a file like [`write_file`] where nothing is; whatever lies there stays, and the call fails.
+pub fn make_file(path: &Path, content: &[u8]) -> io::Result<()> {
+    put_file(path, content, RenameFlags::NOREPLACE)
+}
+
+fn put_file(path: &Path, content: &[u8], flags: RenameFlags) -> io::Result<()> {
     let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
     name.push(".new");
     let making = path.with_file_name(name);
@@ -23,7 +34,7 @@ pub fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
         }
         let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&making)?;
         file.write_all(content)?;
-        std::fs::rename(&making, path)
+        Ok(renameat_with(CWD, &making, CWD, path, flags)?)
     };
     write().inspect_err(|_| {
         std::fs::remove_file(&making).ok();
@@ -48,6 +59,8 @@ mod tests {
         std::fs::create_dir(&blocked).unwrap();
         std::fs::write(blocked.join("x"), "").unwrap();
         assert!(write_file(&blocked, b"x").is_err());
+        assert!(make_file(&path, b"three").is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"two");
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
     }
 }

@@ -84,7 +84,7 @@ pub async fn publish(
     let path = generation.places.runtime.publication();
     let record = |source| PublicationError::Record { path: path.clone(), source };
     let content = serde_json::to_vec(face.publication()).map_err(|error| record(error.into()))?;
-    private::write_file(&path, &content).map_err(record)?;
+    private::make_file(&path, &content).map_err(record)?;
     let owned = Ownership::Path(owned_identity(&path).map_err(record)?);
     store.apply(vec![Change::Own(Participant::Publication, owned)]).await?;
     Ok((listener, face))

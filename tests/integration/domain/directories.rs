@@ -19,6 +19,7 @@ pub(super) fn cases() -> Vec<Case> {
         case("a_store_of_another_domain_is_refused", &[Need::Sandbox], a_store_of_another_domain_is_refused),
         case("a_planted_domain_root_is_refused", &[Need::Sandbox], a_planted_domain_root_is_refused),
         case("a_planted_runtime_directory_is_refused", &[Need::Sandbox], a_planted_runtime_directory_is_refused),
+        case("what_lies_in_the_place_of_a_socket_or_record_stays", &[Need::Sandbox], a_planted_socket_or_record),
         case("a_planted_log_or_lock_is_not_followed", &[Need::Sandbox], a_planted_log_or_lock_is_not_followed),
         case("directories_open_to_others_are_closed", &[Need::Sandbox], directories_open_to_others_are_closed),
     ]
@@ -188,6 +189,24 @@ fn a_planted_runtime_directory_is_refused() -> CaseResult {
     fs::remove_dir_all(&base)?;
     fs::remove_dir_all(environment.home().join("bait"))?;
     refused_and_untouched(&environment, &base)
+}
+
+fn a_planted_socket_or_record() -> CaseResult {
+    let environment = Environment::with_prepared_image()?;
+    let runtime: RuntimeRoot = environment.runtime_root()?;
+    for place in [runtime.socket(), runtime.publication()] {
+        fs::create_dir_all(runtime.path())?;
+        fs::set_permissions(runtime.path(), std::fs::Permissions::from_mode(0o700))?;
+        fs::write(&place, "precious")?;
+        let refused = environment.lazaret(["run", "--", "true"]).run()?;
+        let named = refused.stderr().contains(&place.display().to_string());
+        ensure!(refused.code() == 125 && named, "{}: {refused:?}", place.display());
+        ensure!(fs::read_to_string(&place)? == "precious", "{} was touched", place.display());
+        fs::remove_file(&place)?;
+        environment.lazaret(["run", "--", "true"]).run()?.ok()?;
+        environment.expect_nothing_left(std::time::Duration::from_secs(5))?;
+    }
+    Ok(())
 }
 
 fn a_planted_log_or_lock_is_not_followed() -> CaseResult {
