@@ -9,7 +9,7 @@
 //!     │                    │                 │                     DownRequested after it
 //!     ▼                    ▼                 ▼                                      ▼
 //!   Ended ◀────────────────┴──────────── Releasing ◀─────────────────────────── TearingDown
-//!                    Released, Failed               no supervisor, no session
+//!                    Released, Failed          SupervisorEnded and SessionsEnded
 //! ```
 //!
 //! [`step`] takes a state and an event and gives the next state and the effects to run, in order.
@@ -93,6 +93,8 @@ pub enum Event {
     SessionOpened(SessionId),
     /// A session ended and nothing of it is left.
     SessionClosed(SessionId),
+    /// No session is left after [`Effect::EndSessions`], not even one that was admitted unknown to the coordinator.
+    SessionsEnded,
     /// The linger time is over.
     LingerElapsed,
     /// No session lives, and nobody is admitted from here on.
@@ -161,7 +163,7 @@ pub enum Effect {
     RecordTearDown(EndReason),
     /// Removes the publication record and closes the socket; nobody is admitted from here on.
     Unpublish,
-    /// Ends every live session with this reason.
+    /// Ends every live session with this reason; answered by [`Event::SessionsEnded`].
     EndSessions(EndReason),
     /// Orders the supervisor to take everything down, with a deadline after which it is killed.
     TearDown,
@@ -184,6 +186,8 @@ pub struct Lifecycle {
     pub supervisor: bool,
     /// Live sessions.
     pub sessions: BTreeSet<SessionId>,
+    /// Whether sessions are being ended.
+    pub ending_sessions: bool,
     /// Why it ends, once it does.
     pub end: Option<EndReason>,
 }
@@ -197,6 +201,7 @@ impl Lifecycle {
             lease: false,
             supervisor: false,
             sessions: BTreeSet::new(),
+            ending_sessions: false,
             end: None,
         };
         (state, vec![Effect::Recover])
@@ -272,8 +277,9 @@ pub fn step(mut state: Lifecycle, event: Event) -> (Lifecycle, Vec<Effect>) {
             let hints = vec!["look at `lazaret logs` and run the command again".to_owned()];
             tear_down(&mut state, EndReason::Failed { causes, hints })
         }
-        (TearingDown, Event::SessionClosed(session)) => {
-            state.sessions.remove(&session);
+        (TearingDown, Event::SessionsEnded) => {
+            state.sessions.clear();
+            state.ending_sessions = false;
             release_when_quiet(&mut state)
         }
         (TearingDown, Event::SupervisorEnded { .. }) => {
@@ -287,10 +293,6 @@ pub fn step(mut state: Lifecycle, event: Event) -> (Lifecycle, Vec<Effect>) {
         }
         (TearingDown | Releasing, Event::LeaseAcquired) => {
             state.lease = true;
-            vec![]
-        }
-        (Releasing, Event::SessionClosed(session)) => {
-            state.sessions.remove(&session);
             vec![]
         }
         (Releasing, Event::Released) => {
@@ -321,6 +323,7 @@ fn tear_down(state: &mut Lifecycle, reason: EndReason) -> Vec<Effect> {
     let mut effects = vec![Effect::RecordTearDown(reason.clone())];
     if published {
         effects.extend([Effect::StopLinger, Effect::Unpublish, Effect::EndSessions(reason.clone())]);
+        state.ending_sessions = true;
     }
     state.end = Some(reason);
     if state.supervisor {
@@ -331,7 +334,7 @@ fn tear_down(state: &mut Lifecycle, reason: EndReason) -> Vec<Effect> {
 }
 
 fn release_when_quiet(state: &mut Lifecycle) -> Vec<Effect> {
-    if state.supervisor || !state.sessions.is_empty() {
+    if state.supervisor || state.ending_sessions {
         return vec![];
     }
     enter(state, Phase::Releasing, vec![Effect::Release])
@@ -378,6 +381,7 @@ mod tests {
             Event::LingerElapsed,
             Event::Quiet,
             Event::SupervisorEnded { how: "status 0".into() },
+            Event::SessionsEnded,
             Event::Released,
         ]);
         let (state, effects) = run(Purpose::Serve, &events);
@@ -427,7 +431,7 @@ mod tests {
     #[test]
     fn the_supervisor_s_loss_ends_the_generation_with_a_reason() {
         let mut events = to_published();
-        events.push(Event::SupervisorEnded { how: "killed by signal 9".into() });
+        events.extend([Event::SupervisorEnded { how: "killed by signal 9".into() }, Event::SessionsEnded]);
         let (state, effects) = run(Purpose::Serve, &events);
         assert_eq!(state.phase, Phase::Releasing);
         assert!(matches!(state.end, Some(EndReason::Failed { .. })));
@@ -446,6 +450,7 @@ mod tests {
             Event::Cancelled,
             failed(),
             Event::SupervisorEnded { how: "x".into() },
+            Event::SessionsEnded,
             Event::Released,
         ]);
         for session in &sessions {
@@ -468,7 +473,10 @@ mod tests {
                     assert!(matches!(next.phase, Phase::Published | Phase::TearingDown), "{context}");
                 }
                 if effects.contains(&Effect::Release) {
-                    assert!(!next.supervisor && next.sessions.is_empty(), "release only when quiet: {context}");
+                    assert!(
+                        !next.supervisor && !next.ending_sessions && next.sessions.is_empty(),
+                        "release only when quiet: {context}"
+                    );
                 }
                 if next.phase == Phase::Ended && state.phase != Phase::Ended {
                     assert_eq!(effects.last(), Some(&Effect::Exit), "{context}");

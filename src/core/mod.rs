@@ -8,3 +8,5 @@ pub mod recovery;
 pub mod restart;
 pub mod session;
 pub mod supervision;
+#[cfg(test)]
+mod walk;

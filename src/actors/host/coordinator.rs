@@ -347,12 +347,10 @@ impl CoordinatorState {
         Ok(())
     }
 
-    /// Counts every session as closed when the registry is lost: they ended with it, and it can't say so.
+    /// Counts every session as ended when the registry is lost: they ended with it, and it can't say so.
     async fn let_go_of_sessions(&mut self, myself: &ActorRef<HostMessage>, lost: ActorId) {
         if self.registry.as_ref().is_some_and(|registry| registry.get_id() == lost) {
-            for session in self.life.sessions.clone() {
-                self.advance(myself, Event::SessionClosed(session)).await;
-            }
+            self.advance(myself, Event::SessionsEnded).await;
         }
     }
 

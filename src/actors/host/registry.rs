@@ -59,7 +59,17 @@ pub struct RegistryState {
     arguments: RegistryArguments,
     sessions: BTreeMap<SessionId, Live>,
     prepared: Option<PreparedSession>,
-    closing: bool,
+    admission: Admission,
+}
+
+/// Whether sessions are admitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Admission {
+    Open,
+    /// The generation is about to end, or has lost its supervisor.
+    Closed,
+    /// The coordinator waits for the last session's end.
+    Ending,
 }
 
 /// The registry actor.
@@ -76,7 +86,7 @@ impl Actor for Registry {
         arguments: RegistryArguments,
     ) -> Result<RegistryState, ActorProcessingErr> {
         let prepared = PreparedSession::order(&arguments.generation, &arguments.link);
-        Ok(RegistryState { arguments, sessions: BTreeMap::new(), prepared, closing: false })
+        Ok(RegistryState { arguments, sessions: BTreeMap::new(), prepared, admission: Admission::Open })
     }
 
     async fn handle(
@@ -122,16 +132,17 @@ impl Actor for Registry {
                 state.arguments.coordinator.cast(HostMessage::Event(Event::Failed { causes, hints: vec![] }))?;
             }
             RegistryMessage::CloseIfIdle if state.sessions.is_empty() => {
-                state.closing = true;
+                state.admission = Admission::Closed;
                 state.arguments.coordinator.cast(HostMessage::Event(Event::Quiet))?;
             }
             RegistryMessage::CloseIfIdle => {}
             RegistryMessage::EndAll(end) => {
-                state.closing = true;
+                state.admission = Admission::Ending;
                 state.tell_all(|| SessionEvent::End(end.clone()));
+                state.report_end()?;
             }
             RegistryMessage::SupervisorGone(how) => {
-                state.closing = true;
+                state.close();
                 let lost = SessionEnd::SandboxLost(format!("the Runtime Supervisor ended: {how}"));
                 state.tell_all(|| SessionEvent::ExecEnded(lost.clone()));
             }
@@ -214,7 +225,7 @@ impl RegistryState {
         request: SessionRequest,
         configuration: Option<ConfigFingerprint>,
     ) {
-        if self.closing {
+        if self.admission != Admission::Open {
             return answer(channel, CoordinatorMessage::Refused(Refusal::GoingDown));
         }
         let session = match &self.prepared {
@@ -337,7 +348,22 @@ impl RegistryState {
         tracing::info!(%session, "session closed");
         self.record_end(&session).await;
         self.arguments.coordinator.cast(HostMessage::Event(Event::SessionClosed(session)))?;
+        self.report_end()
+    }
+
+    /// Tells the coordinator, when it waits for that, that no session is left.
+    fn report_end(&self) -> Result<(), ActorProcessingErr> {
+        if self.admission == Admission::Ending && self.sessions.is_empty() {
+            self.arguments.coordinator.cast(HostMessage::Event(Event::SessionsEnded))?;
+        }
         Ok(())
+    }
+
+    /// Admits nobody any more.
+    fn close(&mut self) {
+        if self.admission == Admission::Open {
+            self.admission = Admission::Closed;
+        }
     }
 
     fn down(&mut self, channel: ServerChannel, live: LiveSessions) -> Result<(), ActorProcessingErr> {
@@ -345,7 +371,7 @@ impl RegistryState {
             answer(channel, CoordinatorMessage::Refused(Refusal::SessionsLive(self.sessions.len())));
             return Ok(());
         }
-        self.closing = true;
+        self.close();
         let mut channel = channel;
         let coordinator = self.arguments.coordinator.clone();
         // The connection is kept until this process ends, which tells the client that all is gone.
