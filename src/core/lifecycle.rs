@@ -161,9 +161,9 @@ pub enum Effect {
     CloseIfIdle,
     /// Records that the generation is ending, and why.
     RecordTearDown(EndReason),
-    /// Removes the publication record and closes the socket; nobody is admitted from here on.
+    /// Removes the publication record and closes the socket.
     Unpublish,
-    /// Ends every live session with this reason; answered by [`Event::SessionsEnded`].
+    /// Ends every live session with this reason, and admits nobody from here on; answered by [`Event::SessionsEnded`].
     EndSessions(EndReason),
     /// Orders the supervisor to take everything down, with a deadline after which it is killed.
     TearDown,
@@ -320,10 +320,15 @@ fn enter(state: &mut Lifecycle, phase: Phase, effects: Vec<Effect>) -> Vec<Effec
 fn tear_down(state: &mut Lifecycle, reason: EndReason) -> Vec<Effect> {
     let published = state.phase >= Phase::Publishing;
     state.phase = Phase::TearingDown;
-    let mut effects = vec![Effect::RecordTearDown(reason.clone())];
+    let mut effects = vec![];
     if published {
-        effects.extend([Effect::StopLinger, Effect::Unpublish, Effect::EndSessions(reason.clone())]);
+        // First, so that no session has traffic in a generation that is ending (FR-15).
+        effects.extend([Effect::StopLinger, Effect::EndSessions(reason.clone())]);
         state.ending_sessions = true;
+    }
+    effects.push(Effect::RecordTearDown(reason.clone()));
+    if published {
+        effects.push(Effect::Unpublish);
     }
     state.end = Some(reason);
     if state.supervisor {
@@ -400,10 +405,10 @@ mod tests {
             StopLinger,
             StartLinger,
             CloseIfIdle,
-            RecordTearDown(EndReason::Idle),
             StopLinger,
-            Unpublish,
             EndSessions(EndReason::Idle),
+            RecordTearDown(EndReason::Idle),
+            Unpublish,
             TearDown,
             Release,
             Exit,
