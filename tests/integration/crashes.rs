@@ -5,6 +5,7 @@
 //! stores say so, and what lasts is as it was. Points are called by what is done there and how often it was done
 //! before, since their numbers differ between runs. All points are walked, and every one that fails is named.
 
+mod disk;
 mod generations;
 mod preparations;
 mod recoveries;
@@ -21,7 +22,7 @@ use fs_err as fs;
 use crate::harness::{Case, Environment, Invocation, Output, environment, wait_until};
 
 pub fn cases() -> Vec<Case> {
-    [generations::cases(), recoveries::cases(), preparations::cases()].into_iter().flatten().collect()
+    [generations::cases(), recoveries::cases(), preparations::cases(), disk::cases()].into_iter().flatten().collect()
 }
 
 /// How long after a crash anything may be left on a machine that runs other cases as well.

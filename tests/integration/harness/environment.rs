@@ -48,6 +48,8 @@ pub enum Data {
     Shared,
     /// In an empty Storage Root of its own.
     Private,
+    /// In one like that, on a file system of so many bytes; needs `Need::Root`.
+    Limited(u64),
 }
 
 /// One case's surroundings; checks on drop that nothing is left, and removes all.
@@ -69,10 +71,14 @@ impl Environment {
     pub fn with(data: Data) -> Result<Self> {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let directory = world().base.join("c").join(number.to_string());
-        let data = if data == Data::Shared { world().base.join("data") } else { directory.join("data") };
-        let environment = Self { directory, data, profiles: RefCell::default(), workspaces: RefCell::default() };
+        let directory_of_data = if data == Data::Shared { world().base.join("data") } else { directory.join("data") };
+        let environment =
+            Self { directory, data: directory_of_data, profiles: RefCell::default(), workspaces: RefCell::default() };
         for path in [environment.home(), environment.config(), environment.runtime(), environment.data.clone()] {
             fs::create_dir_all(&path)?;
+        }
+        if let Data::Limited(bytes) = data {
+            root::limit(&environment.data, bytes)?;
         }
         fs::set_permissions(environment.runtime(), std::fs::Permissions::from_mode(0o700))?;
         project::make(&environment.project())?;
@@ -163,6 +169,11 @@ impl Environment {
     /// Gives the Storage Root.
     pub fn storage(&self) -> StorageRoot {
         StorageRoot::new(self.data.join("lazaret"))
+    }
+
+    /// Gives `XDG_DATA_HOME`.
+    pub fn data(&self) -> &Path {
+        &self.data
     }
 
     /// Gives the sample project, the workspace of [`Environment::lazaret`].
@@ -260,7 +271,9 @@ impl Environment {
     /// directory, scratch directories.
     pub fn leftovers(&self) -> Vec<String> {
         let mut found: Vec<_> = self.processes().iter().map(ToString::to_string).collect();
-        found.extend(leftovers::mounts(&self.directory).into_iter().map(|point| format!("mount {point}")));
+        // The case's own file system, where it has one, is the harness's.
+        let mounts = leftovers::mounts(&self.directory).into_iter().filter(|point| self.data != Path::new(point));
+        found.extend(mounts.map(|point| format!("mount {point}")));
         found.extend(leftovers::files(&self.runtime().join("lazaret")).into_iter().map(|file| format!("file {file}")));
         for profile in &*self.profiles.borrow() {
             for domain in

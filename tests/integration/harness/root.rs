@@ -24,6 +24,8 @@ use super::{executable, network};
 enum Request {
     /// Remove a tree below the run's directory.
     Remove(PathBuf),
+    /// Put a file system of so many bytes at a directory below the run's.
+    Limit(PathBuf, u64),
     /// How often each host of the test network was contacted.
     Contacts,
     /// Run a program on a machine that lacks something.
@@ -77,6 +79,7 @@ pub struct DeprivedOutput {
 #[derive(Debug, Serialize, Deserialize)]
 enum Reply {
     Removed,
+    Limited,
     Contacts(BTreeMap<String, u64>),
     Ran(DeprivedOutput),
     Failed(String),
@@ -86,6 +89,14 @@ enum Reply {
 pub fn remove(path: &Path) -> Result<()> {
     match ask(&Request::Remove(path.to_owned()))? {
         Reply::Removed => Ok(()),
+        other => Err(anyhow!("unexpected reply: {other:?}")),
+    }
+}
+
+/// Puts a file system of so many bytes, which is the test user's, at a directory; it goes when the directory is removed.
+pub fn limit(path: &Path, bytes: u64) -> Result<()> {
+    match ask(&Request::Limit(path.to_owned(), bytes))? {
+        Reply::Limited => Ok(()),
         other => Err(anyhow!("unexpected reply: {other:?}")),
     }
 }
@@ -141,6 +152,7 @@ fn converse(mut stream: UnixStream, base: &Path, user: Account) -> Result<()> {
     BufReader::new(stream.try_clone()?).read_line(&mut line)?;
     let reply = match serde_json::from_str(&line)? {
         Request::Remove(path) => remove_below(base, &path).map(|()| Reply::Removed),
+        Request::Limit(path, bytes) => limit_below(base, user, &path, bytes).map(|()| Reply::Limited),
         Request::Contacts => Ok(Reply::Contacts(network::contacts())),
         Request::Run(deprived) => run_deprived(base, user, &deprived).map(Reply::Ran),
     };
@@ -148,13 +160,31 @@ fn converse(mut stream: UnixStream, base: &Path, user: Account) -> Result<()> {
     Ok(stream.write_all(format!("{}\n", serde_json::to_string(&reply)?).as_bytes())?)
 }
 
-fn remove_below(base: &Path, path: &Path) -> Result<()> {
+fn ensure_below(base: &Path, path: &Path) -> Result<()> {
     let inside = path.strip_prefix(base).is_ok_and(|rest| {
         rest.components().next().is_some()
             && rest.components().all(|part| matches!(part, std::path::Component::Normal(_)))
     });
     ensure!(inside, "{} is not below {}", path.display(), base.display());
+    Ok(())
+}
+
+fn remove_below(base: &Path, path: &Path) -> Result<()> {
+    ensure_below(base, path)?;
+    for line in fs::read_to_string("/proc/self/mounts")?.lines() {
+        let target = line.split(' ').nth(1).map(Path::new).context("a mount has a target")?;
+        if target.starts_with(path) {
+            nix::mount::umount2(target, nix::mount::MntFlags::MNT_DETACH)?;
+        }
+    }
     Ok(fs::remove_dir_all(path)?)
+}
+
+fn limit_below(base: &Path, user: Account, path: &Path, bytes: u64) -> Result<()> {
+    ensure_below(base, path)?;
+    let options = format!("size={bytes},mode=0700,uid={},gid={}", user.uid, user.gid);
+    let flags = nix::mount::MsFlags::MS_NOSUID | nix::mount::MsFlags::MS_NODEV;
+    Ok(nix::mount::mount(Some("limited"), path, Some("tmpfs"), flags, Some(options.as_str()))?)
 }
 
 /// In a mount namespace: a path disappears by an overlay of its directory with a whiteout; a file is
