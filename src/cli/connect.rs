@@ -7,6 +7,8 @@ use std::sync::OnceLock;
 
 use serde::de::DeserializeOwned;
 
+use super::error::CliError;
+use super::hint;
 use crate::domain::ids::{ClientCliId, DomainId};
 use crate::domain::layout::RuntimeRoot;
 use crate::identity::channel::{self, ChannelError, ClientChannel};
@@ -58,15 +60,18 @@ pub enum ReachError {
 }
 
 impl ReachError {
-    /// Gives what the user can do.
-    pub fn hint(&self) -> &'static str {
-        match self {
-            Self::Version { .. } => "take it down with the lazaret that started it: lazaret down",
-            Self::Record { .. } | Self::OtherDomain { .. } => {
-                "lazaret keeps its runtime directory for itself; move the file away"
+    /// Turns it into what the Client CLI reports of a Domain, with what to do; a plain `?` would lose that.
+    pub fn into_cli(self, domain: &DomainId) -> CliError {
+        let hint = match &self {
+            Self::Version { .. } => {
+                format!("take it down with the lazaret that started it: {}", hint::on("down", domain))
             }
-            Self::Channel(_) => "see what happened: lazaret logs",
-        }
+            Self::Record { .. } | Self::OtherDomain { .. } => {
+                "lazaret keeps its runtime directory for itself; move the file away".to_owned()
+            }
+            Self::Channel(_) => hint::logs(domain),
+        };
+        CliError::from(self).hint(hint)
     }
 }
 

@@ -144,6 +144,12 @@ impl CliError {
     }
 }
 
+impl From<failure::Failure> for CliError {
+    fn from(failure::Failure { causes, hints }: failure::Failure) -> Self {
+        Self { hints, ..Self::causes(causes) }
+    }
+}
+
 impl<E: Error + Send + Sync + 'static> From<E> for CliError {
     fn from(error: E) -> Self {
         Self { kind: ErrorKind::Own, source: Failure::Error(Box::new(error)), details: Vec::new(), hints: Vec::new() }

@@ -3,7 +3,7 @@
 //! - [`command_line`]: the verbs; [`args`]: arguments that several of them take
 //! - [`commands`]: one file a verb, each with `Args` and `run`
 //! - [`config`]: the developer's configuration
-//! - [`error`]: how a failure is told, and its exit status
+//! - [`error`]: how a failure is told, and its exit status; [`hint`]: commands that hints name
 //! - [`output`]: colours, tables, JSON
 //! - [`places`], [`project`]: where things lie, and which workspace is meant
 #![warn(missing_docs)]
@@ -17,6 +17,7 @@ pub mod coordinator;
 pub mod document;
 pub mod domains;
 pub mod error;
+pub mod hint;
 pub mod open;
 pub mod output;
 pub mod places;

@@ -16,7 +16,7 @@ use super::session::output::WriteError;
 use super::session::signals::{Presence, Signals};
 use super::session::{self, Outcome, SessionError, Streams};
 use super::start::{self, Recovery};
-use super::terminal;
+use super::{hint, terminal};
 use crate::core::admission;
 use crate::domain::ids::{ConfigFingerprint, DomainId};
 use crate::domain::session::{SessionEnd, SessionRequest, Terminal};
@@ -116,7 +116,7 @@ fn own_streams() -> io::Result<Streams> {
 /// Turns how a session ended into how this process ends. After a lost coordinator, what it left
 /// over is removed first.
 pub async fn conclude(outcome: Outcome, domain: &DomainId, recovery: Option<Start>) -> Result<ExitCode, CliError> {
-    let logs = format!("see what happened: lazaret logs {domain}");
+    let logs = hint::logs(domain);
     if !matches!(outcome, Outcome::Ended(SessionEnd::Exited(_))) && standard_streams() == StreamKind::Terminal {
         // What the session wrote last may have no end of line.
         let _ = io::stderr().lock().write_all(b"\n");

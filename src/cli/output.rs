@@ -1,8 +1,10 @@
 //! How text reaches people and programs: colours only on terminals, JSON in one shape, and no
 //! control character that somebody else chose.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
 
@@ -106,16 +108,56 @@ pub fn note(text: &str) {
 pub fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
-        let deceptive =
-            matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
-        if c.is_control() || deceptive {
+        if is_harmless(c) {
+            shown.push(c);
+        } else {
             // Writing to a String does not fail.
             let _ = write!(shown, "{}", c.escape_default());
-        } else {
-            shown.push(c);
         }
     }
     shown
+}
+
+fn is_harmless(c: char) -> bool {
+    let deceptive =
+        matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    !c.is_control() && !deceptive
+}
+
+/// Gives a byte string as one word of a shell's command line: as it is where the shell takes it so, in quotes
+/// otherwise, and in the form `$'…'` where it is no harmless text.
+pub fn word(bytes: impl AsRef<OsStr>) -> String {
+    let bytes = bytes.as_ref().as_bytes();
+    let plain = |c: char| c.is_alphanumeric() || "%+,-./:=@_".contains(c);
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.is_empty() && text.chars().all(plain) => text.to_owned(),
+        Ok(text) if text.chars().all(is_harmless) => format!("'{}'", text.replace('\'', r"'\''")),
+        _ => escaped_word(bytes),
+    }
+}
+
+fn escaped_word(bytes: &[u8]) -> String {
+    let mut word = String::from("$'");
+    for chunk in bytes.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            let mut buffer = [0; 4];
+            match c {
+                '\'' | '\\' => word.extend(['\\', c]),
+                '\n' => word.push_str("\\n"),
+                '\t' => word.push_str("\\t"),
+                c if is_harmless(c) => word.push(c),
+                c => word.extend(c.encode_utf8(&mut buffer).bytes().map(octal)),
+            }
+        }
+        word.extend(chunk.invalid().iter().copied().map(octal));
+    }
+    word.push('\'');
+    word
+}
+
+/// Three digits, since no more of what follows is taken for them.
+fn octal(byte: u8) -> String {
+    format!("\\{byte:03o}")
 }
 
 /// Gives how long ago a moment was, in the largest fitting unit: `42s`, `5m`, `3h`, `2d`.
@@ -185,6 +227,20 @@ mod tests {
         assert_eq!(printable("a\u{1b}[31mb\r\nc"), "a\\u{1b}[31mb\\r\\nc");
         assert_eq!(printable("x\u{202e}y"), "x\\u{202e}y");
         assert_eq!(printable("naïve ☃ file"), "naïve ☃ file");
+    }
+
+    #[test]
+    fn a_word_is_what_a_shell_takes_for_it() {
+        assert_eq!(["make", "-j4", "100%", "a=b/c.d"].map(word), ["make", "-j4", "100%", "a=b/c.d"]);
+        assert_eq!([word(""), word("a b"), word("it's"), word("$x;~")], ["''", "'a b'", r"'it'\''s'", "'$x;~'"]);
+        assert_eq!(word("naïve ☃"), "'naïve ☃'");
+        let odd: Vec<&[u8]> = vec![b"\xff1", b"a\nb'\\", b"\x1b[2J", "\u{202e}x".as_bytes()];
+        let words: Vec<_> = odd.iter().map(|bytes| word(OsStr::from_bytes(bytes))).collect();
+        assert_eq!(words, [r"$'\3771'", r"$'a\nb\'\\'", r"$'\033[2J'", r"$'\342\200\256x'"]);
+        for (bytes, word) in odd.iter().zip(words) {
+            let printed = std::process::Command::new("bash").arg("-c").arg(format!("printf %s {word}")).output();
+            assert_eq!(printed.unwrap().stdout, *bytes, "{word}");
+        }
     }
 
     #[test]

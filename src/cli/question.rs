@@ -56,7 +56,7 @@ pub enum Standing {
 /// Finds out how a Domain stands.
 pub async fn standing(places: &Places, record: &DomainRecord) -> Result<Standing, CliError> {
     let runtime = places.runtime(&record.domain);
-    match connect::reach(&runtime, &record.domain).await? {
+    match connect::reach(&runtime, &record.domain).await.map_err(|error| error.into_cli(&record.domain))? {
         Reach::Published(channel) => match status(*channel).await {
             Ok(status) => Ok(Standing::Running(Box::new(status))),
             // It left between the greeting and the answer.

@@ -21,10 +21,11 @@ use super::config::{self, ConfigDirs, ConfigError};
 use super::connect::{self, Reach};
 use super::coordinator::{Coordinator, CoordinatorError};
 use super::error::CliError;
-use super::output;
 use super::places::Places;
 use super::prerequisites;
 use super::progress::{ProgressDisplay, Verbosity};
+use super::{hint, output};
+use crate::domain::failure::Failure;
 use crate::domain::ids::DomainId;
 use crate::domain::layout::RuntimeRoot;
 use crate::domain::workspace::DomainRecord;
@@ -133,10 +134,7 @@ impl Entry {
                 self.trouble = Some(error.to_string());
                 Ok(None)
             }
-            Err(error) => {
-                let hint = error.hint();
-                Err(CliError::from(error).hint(hint))
-            }
+            Err(error) => Err(error.into_cli(&self.domain)),
         }
     }
 
@@ -185,9 +183,7 @@ impl Entry {
         self.progress.clear();
         match outcome {
             Ok(StartOutcome::LockHeld) => Ok(Attempt::LockHeld),
-            Ok(StartOutcome::Failed { causes, hints }) => {
-                Err(hints.into_iter().fold(CliError::causes(causes), CliError::hint))
-            }
+            Ok(StartOutcome::Failed { causes, hints }) => Err(self.failed(Failure { causes, hints })),
             Ok(StartOutcome::Published | StartOutcome::Recovered) => {
                 Err(CliError::message("the Host Coordinator recovered the Domain instead of starting it"))
             }
@@ -228,8 +224,16 @@ impl Entry {
         self.logs_hint(CliError::causes(causes).hint("wait longer with --wait SECONDS"))
     }
 
+    /// Tells why a start failed; where nothing else is to be done, the log is to be read.
+    fn failed(&self, failure: Failure) -> CliError {
+        match failure.hints.is_empty() {
+            true => self.logs_hint(failure.into()),
+            false => failure.into(),
+        }
+    }
+
     fn logs_hint(&self, error: CliError) -> CliError {
-        error.hint(format!("see what happened: lazaret logs {}", self.domain))
+        error.hint(hint::logs(&self.domain))
     }
 }
 
@@ -292,9 +296,7 @@ pub async fn recover(start: Start) -> Result<Recovery, CliError> {
     match tokio::time::timeout(RECOVERY_LIMIT, follow).await {
         Ok(Ok(StartOutcome::Recovered | StartOutcome::Published)) => Ok(Recovery::Done),
         Ok(Ok(StartOutcome::LockHeld)) => Ok(Recovery::Elsewhere),
-        Ok(Ok(StartOutcome::Failed { causes, hints })) => {
-            Err(hints.into_iter().fold(CliError::causes(causes), CliError::hint))
-        }
+        Ok(Ok(StartOutcome::Failed { causes, hints })) => Err(Failure { causes, hints }.into()),
         Ok(Err(error)) => Err(error.into()),
         Err(_) => Err(CliError::message("removing what the lost sandbox left over takes too long")),
     }

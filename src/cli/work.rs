@@ -13,11 +13,11 @@ use super::open::{self, Command, StreamKind};
 use super::output::{self, printable};
 use super::places::Places;
 use super::progress::Verbosity;
-use super::project::Project;
-use super::question;
+use super::project::{Project, ProjectError};
 use super::session::signals::{Presence, Signals};
 use super::session::{Outcome, SessionError};
 use super::start::Entry;
+use super::{hint, question};
 use crate::domain::ids::DomainId;
 use crate::domain::profile::Profile;
 use crate::identity::ClientChannel;
@@ -57,7 +57,7 @@ pub enum Greeting {
 /// Enters the project's Domain and runs the session.
 pub fn run(work: Work) -> Result<ExitCode, CliError> {
     let places = Places::from_environment()?;
-    let project = Project::locate(&work.project)?;
+    let project = Project::locate(&work.project).map_err(ProjectError::into_cli)?;
     let loaded = load(&places, &project, &work.project)?;
     let sharing = protections::ignored_paths(&loaded.profile.workspace).map_err(|refusal| {
         let hint = refusal.hint();
@@ -79,7 +79,7 @@ pub fn run(work: Work) -> Result<ExitCode, CliError> {
         output::note(sharing);
     }
     question::block_on(async {
-        let outcome = enter_and_open(&mut entry, &command, &loaded.profile).await?;
+        let outcome = enter_and_open(&mut entry, &command, &loaded.profile, &domain).await?;
         open::conclude(outcome, &domain, Some(start)).await
     })?
 }
@@ -99,7 +99,12 @@ fn load(places: &Places, project: &Project, args: &ProjectArgs) -> Result<Loaded
 }
 
 /// Enters, and enters again when the generation turns out to be leaving.
-async fn enter_and_open(entry: &mut Entry, command: &Command, profile: &Profile) -> Result<Outcome, CliError> {
+async fn enter_and_open(
+    entry: &mut Entry,
+    command: &Command,
+    profile: &Profile,
+    domain: &DomainId,
+) -> Result<Outcome, CliError> {
     for _ in 0..LEAVING_LIMIT {
         let channel = enter(entry).await?;
         match open::session(channel, command, Some(profile.fingerprint())).await {
@@ -108,12 +113,12 @@ async fn enter_and_open(entry: &mut Entry, command: &Command, profile: &Profile)
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             Err(SessionError::Refused(Refusal::ConfigurationDiffers { running })) => {
-                return Err(configuration_differs(&running, profile));
+                return Err(configuration_differs(&running, profile, domain));
             }
             Err(error) => return Err(error.into()),
         }
     }
-    Err(CliError::message("the sandbox goes down whenever it is joined").hint("see what happened: lazaret logs"))
+    Err(CliError::message("the sandbox goes down whenever it is joined").hint(hint::logs(domain)))
 }
 
 /// Enters the Domain; a signal meanwhile cancels a start that is under way.
@@ -132,11 +137,11 @@ async fn enter(entry: &mut Entry) -> Result<ClientChannel, CliError> {
     Err(CliError::message("cancelled").with_kind(ErrorKind::Signal(number)))
 }
 
-fn configuration_differs(running: &Profile, ours: &Profile) -> CliError {
+fn configuration_differs(running: &Profile, ours: &Profile, domain: &DomainId) -> CliError {
     let error = CliError::message("this project's sandbox runs with a different configuration");
     let differences = explain::difference(running, ours);
     let error = differences.iter().fold(error, |error, line| error.detail(printable(line)));
     error
-        .hint("to use the configuration as it is now: lazaret down, then lazaret up")
-        .hint("to join the sandbox as it runs: lazaret attach")
+        .hint(format!("to use the configuration as it is now: {}, then this again", hint::on("down", domain)))
+        .hint(format!("to join the sandbox as it runs: {}", hint::on("attach", domain)))
 }

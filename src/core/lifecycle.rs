@@ -274,8 +274,7 @@ pub fn step(mut state: Lifecycle, event: Event) -> (Lifecycle, Vec<Effect>) {
         (Building | Publishing | Published, Event::SupervisorEnded { how }) => {
             state.supervisor = false;
             let causes = vec![format!("the Runtime Supervisor ended: {how}")];
-            let hints = vec!["look at `lazaret logs` and run the command again".to_owned()];
-            tear_down(&mut state, EndReason::Failed { causes, hints })
+            tear_down(&mut state, EndReason::Failed { causes, hints: vec![] })
         }
         (TearingDown, Event::SessionsEnded) => {
             state.sessions.clear();

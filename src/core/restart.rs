@@ -50,10 +50,8 @@ pub fn decide(child: Child, how: &str) -> Verdict {
 
 /// Gives what the loss of something that is not replaced amounts to.
 pub fn loss(what: &str, how: &str) -> Failure {
-    Failure { causes: vec![format!("{what} ended: {how}")], hints: vec![REPORT.to_owned()] }
+    Failure { causes: vec![format!("{what} ended: {how}; this is a defect of Lazaret")], hints: vec![] }
 }
-
-const REPORT: &str = "this is a defect of Lazaret; `lazaret logs` has the details for a report";
 
 #[cfg(test)]
 mod tests {
@@ -64,8 +62,7 @@ mod tests {
         let Verdict::TearDown(failure) = decide(Child::Owner("registry"), "it panicked") else {
             panic!("an owner can't be replaced");
         };
-        assert_eq!(failure.causes, ["the registry actor ended: it panicked"]);
-        assert_eq!(failure.hints, [REPORT]);
+        assert_eq!(failure.causes, ["the registry actor ended: it panicked; this is a defect of Lazaret"]);
     }
 
     #[test]
@@ -88,6 +85,9 @@ mod tests {
         let Verdict::TearDown(failure) = decide(Child::Stateless("publisher", RESTART_LIMIT), "x") else {
             panic!("it is not restarted for ever");
         };
-        assert_eq!(failure.causes, ["the publisher actor, started again 3 times, ended: x"]);
+        assert_eq!(
+            failure.causes,
+            ["the publisher actor, started again 3 times, ended: x; this is a defect of Lazaret"]
+        );
     }
 }

@@ -3,6 +3,7 @@
 mod directories;
 mod ending;
 mod entering;
+mod meant;
 mod names;
 mod views;
 mod waiting;
@@ -10,8 +11,16 @@ mod waiting;
 use crate::harness::Case;
 
 pub fn cases() -> Vec<Case> {
-    [entering::cases(), waiting::cases(), ending::cases(), views::cases(), directories::cases(), names::cases()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        entering::cases(),
+        meant::cases(),
+        waiting::cases(),
+        ending::cases(),
+        views::cases(),
+        directories::cases(),
+        names::cases(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }

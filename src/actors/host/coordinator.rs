@@ -268,8 +268,7 @@ impl CoordinatorState {
                 self.tell_registry(RegistryMessage::ExecEnded(session, outcome));
             }
             SupervisorReport::SandboxLost { cause } => {
-                let hints = vec!["look at `lazaret logs` and run the command again".to_owned()];
-                self.advance(myself, Event::Failed { causes: vec![cause], hints }).await;
+                self.advance(myself, Event::Failed { causes: vec![cause], hints: vec![] }).await;
             }
             SupervisorReport::BuildFailed { causes, hints } => {
                 self.advance(myself, Event::Failed { causes, hints }).await;

@@ -248,8 +248,7 @@ fn probe_failure(report: &ProbeReport) -> Option<Failure> {
     if failed.is_empty() {
         causes.push("the probe observed nothing".to_owned());
     }
-    let hint = "the sandbox is not published; `lazaret logs` has every observation".to_owned();
-    Some(Failure { causes, hints: vec![hint] })
+    Some(Failure { causes, hints: vec![] })
 }
 
 impl RunscError {

@@ -7,10 +7,11 @@ use std::process::ExitCode;
 
 use crate::cli::args::{DomainArgs, EscapeArgs, ProjectArgs};
 use crate::cli::connect::{self, Reach};
+use crate::cli::domains::{self, FindError};
 use crate::cli::error::CliError;
 use crate::cli::open::{self, Command};
 use crate::cli::places::Places;
-use crate::cli::{domains, question, start};
+use crate::cli::{hint, output, question, start};
 use crate::domain::workspace::{DomainRecord, Workspace};
 use crate::identity::ClientChannel;
 
@@ -29,7 +30,7 @@ pub struct Args {
 /// Attaches.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let places = Places::from_environment()?;
-    let record = domains::find(&places, &args.meant)?;
+    let record = domains::find(&places, &args.meant).map_err(|error| not_found(error, &args))?;
     // Without a readable profile the session merely gets fewer variables, and a loss is recovered
     // by the next start.
     let recovery = start::recovery_of(&places, &record)?;
@@ -52,14 +53,25 @@ async fn join(places: &Places, record: &DomainRecord) -> Result<ClientChannel, C
     match connect::reach(&places.runtime(&record.domain), &record.domain).await {
         Ok(Reach::Published(channel)) => Ok(*channel),
         Ok(Reach::Changing(error)) => {
-            Err(CliError::from(error).hint(format!("see how it stands: lazaret status {}", record.domain)))
+            Err(CliError::from(error).hint(format!("see how it stands: {}", hint::on("status", &record.domain))))
         }
         Ok(Reach::Absent) => Err(CliError::message(format!("{} is not running", record.domain))
-            .hint(format!("start it: lazaret up -p {} -C {}", record.profile, record.workspace))),
-        Err(error) => {
-            let hint = error.hint();
-            Err(CliError::from(error).hint(hint))
-        }
+            .hint(format!("start it: {}", hint::up(Some(&record.profile), record.workspace().as_ref())))),
+        Err(error) => Err(error.into_cli(&record.domain)),
+    }
+}
+
+/// Says what was not found; a command that was given in the place of a sandbox is told apart.
+fn not_found(error: FindError, args: &Args) -> CliError {
+    let meant = match &error {
+        FindError::NoSuchName(name) if args.command.is_empty() => Some(output::word(name)),
+        _ => None,
+    };
+    let profile = args.meant.project.profile.as_ref().map(|profile| format!(" -p {profile}")).unwrap_or_default();
+    let error = error.into_cli();
+    match meant {
+        Some(command) => error.hint(format!("to run it as a command: lazaret attach{profile} -- {command}")),
+        None => error,
     }
 }
 

@@ -11,12 +11,13 @@ use rustix::process::{Pid, PidfdFlags};
 
 use crate::cli::args::{DomainArgs, StartArgs};
 use crate::cli::connect::{self, Reach};
+use crate::cli::domains::{self, FindError};
 use crate::cli::error::{CliError, ErrorKind};
 use crate::cli::output;
 use crate::cli::places::Places;
 use crate::cli::progress::{ProgressDisplay, Verbosity};
 use crate::cli::question::{self, QuestionError};
-use crate::cli::{domains, start};
+use crate::cli::{hint, start};
 use crate::domain::workspace::DomainRecord;
 use crate::identity::ClientChannel;
 use crate::sys::process;
@@ -44,7 +45,17 @@ enum Answer {
 /// Takes it down.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let places = Places::from_environment()?;
-    let record = domains::find(&places, &args.meant)?;
+    let record = match domains::find(&places, &args.meant) {
+        Ok(record) => record,
+        // What is asked for holds already.
+        Err(none @ FindError::NoneHere { .. }) => {
+            if !args.start.quiet {
+                output::note(&format!("nothing to take down: {none}"));
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        Err(error) => return Err(error.into_cli()),
+    };
     let live = if args.yes { LiveSessions::End } else { LiveSessions::Spare };
     let ask = |live| question::block_on(take_down(&places, &record, live, &args.start))?;
     let mut answer = ask(live)?;
@@ -87,7 +98,7 @@ async fn take_down(
             () = progress.due() => {}
             () = &mut limit => {
                 let text = format!("{} is still not down after {} seconds", record.domain, args.wait.as_secs_f32());
-                return Err(CliError::message(text).hint(format!("see what happens: lazaret logs {}", record.domain)));
+                return Err(CliError::message(text).hint(hint::logs(&record.domain)));
             }
         }
     }
@@ -96,7 +107,7 @@ async fn take_down(
 async fn request(places: &Places, record: &DomainRecord, live: LiveSessions) -> Result<Answer, CliError> {
     let runtime = places.runtime(&record.domain);
     let mut channel = loop {
-        match connect::reach(&runtime, &record.domain).await? {
+        match connect::reach(&runtime, &record.domain).await.map_err(|error| error.into_cli(&record.domain))? {
             Reach::Published(channel) => break channel,
             Reach::Absent => return Ok(Answer::NotRunning),
             // Already on its way down, most likely: the next look shows it absent.
@@ -135,7 +146,9 @@ fn confirmed(count: usize, record: &DomainRecord) -> Result<bool, CliError> {
     };
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         let text = format!("{} is not taken down: {live}", record.domain);
-        return Err(CliError::message(text).hint("end them as well: lazaret down --yes"));
+        return Err(
+            CliError::message(text).hint(format!("end them as well: {}", hint::on("down --yes", &record.domain)))
+        );
     }
     match inquire::Confirm::new(&format!("{live} in {}. End them?", record.domain)).with_default(false).prompt() {
         Ok(answer) => Ok(answer),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use crate::cli::args::DomainArgs;
-use crate::cli::domains;
+use crate::cli::domains::{self, FindError};
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Style, Target, printable};
 use crate::cli::places::Places;
@@ -41,7 +41,7 @@ pub struct Args {
 /// Shows it.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let places = Places::from_environment()?;
-    let record = domains::find(&places, &args.meant)?;
+    let record = domains::find(&places, &args.meant).map_err(FindError::into_cli)?;
     let root = places.storage.domain(&record.domain);
     let path = if args.supervisor { root.supervisor_log() } else { root.coordinator_log() };
     let format = match args.json {

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use crate::cli::args::DomainArgs;
-use crate::cli::domains;
+use crate::cli::domains::{self, FindError};
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Style, Table, Target, printable};
 use crate::cli::places::Places;
@@ -22,7 +22,7 @@ pub struct Args {
 /// Shows it.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let places = Places::from_environment()?;
-    let record = domains::find(&places, &args.meant)?;
+    let record = domains::find(&places, &args.meant).map_err(FindError::into_cli)?;
     let standing = question::block_on(question::standing(&places, &record))??;
     let view = DomainView::new(&record, standing);
     if args.json {

@@ -126,6 +126,11 @@ struct Common {
     default_profile: Option<ProfileName>,
 }
 
+/// Gives the profile that `config.toml` makes the default one.
+pub fn default_profile(dirs: &ConfigDirs) -> Result<Option<ProfileName>, ConfigError> {
+    Ok(load_common(dirs)?.default_profile)
+}
+
 /// Loads a profile: the one that is named, or else `default_profile`, or else the only one there is.
 pub fn load_profile(dirs: &ConfigDirs, asked: Option<&ProfileName>) -> Result<Loaded, ConfigError> {
     let common = load_common(dirs)?;

@@ -109,7 +109,7 @@ impl RecoveryRefusal {
     pub fn hint(&self) -> String {
         match &self.path {
             Some(path) => format!("look at {}, move it away, and run the command again", path.display()),
-            None => "`lazaret down` and a restored catalog.redb mend it; `lazaret logs` has the details".to_owned(),
+            None => "take the sandbox down, restore catalog.redb, and run the command again".to_owned(),
         }
     }
 }

@@ -108,13 +108,14 @@ fn another_configuration_is_told_apart() -> CaseResult {
         "persistent = [\"/var/cache\"]\n[env.set]\nCOLOUR = \"blue\"\n[network]\ndeny = [\"198.51.100.0/24\"]\n",
     )?;
     let refused = environment.lazaret(["run", "--", "true"]).run()?.expect_code(125)?;
+    let domain = environment.domain()?;
     for text in [
         "runs with a different configuration",
         "COLOUR has another value",
         "/var/cache",
         "198.51.100.0/24",
-        "hint: to use the configuration as it is now: lazaret down, then lazaret up",
-        "hint: to join the sandbox as it runs: lazaret attach",
+        &format!("hint: to use the configuration as it is now: lazaret down {domain}, then this again\n"),
+        &format!("hint: to join the sandbox as it runs: lazaret attach {domain}\n"),
     ] {
         ensure!(refused.stderr().contains(text), "not a word of '{text}'\n{refused}");
     }

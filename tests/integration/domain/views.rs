@@ -122,7 +122,8 @@ fn status_says_what_runs() -> CaseResult {
 fn status_of_what_does_not_run() -> CaseResult {
     let environment = Environment::with_prepared_image()?;
     let never = environment.lazaret(["status"]).run()?.expect_code(125)?;
-    ensure!(never.stderr().contains("has no sandbox"), "{never}");
+    let start = format!("hint: start one: lazaret up --workspace {}\n", environment.project().display());
+    ensure!(never.stderr().contains("has no sandbox") && never.stderr().contains(&start), "{never}");
     environment.lazaret(["run", "--", "true"]).run()?.ok()?;
     environment.expect_nothing_left(Duration::from_secs(2))?;
     let stopped = status(&environment, &[])?;
@@ -130,7 +131,8 @@ fn status_of_what_does_not_run() -> CaseResult {
     let human = environment.lazaret(["status"]).run()?.ok()?.stdout();
     ensure!(human.starts_with(&format!("sandbox    {}  stopped\n", environment.domain()?)), "{human}");
     let attach = environment.lazaret(["attach", "--", "true"]).run()?.expect_code(125)?;
-    ensure!(attach.stderr().contains("is not running") && attach.stderr().contains("hint: start it: "), "{attach}");
+    let start = format!("hint: start it: lazaret up -p test --workspace {}\n", environment.project().display());
+    ensure!(attach.stderr().contains("is not running") && attach.stderr().contains(&start), "{attach}");
     Ok(())
 }
 
