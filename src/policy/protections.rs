@@ -50,18 +50,29 @@ pub enum WorktreeConfig {
 }
 
 /// What the workspace's `.git` is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GitEntry {
     /// There is none.
     Absent,
     /// A repository of its own.
     Directory(GitDirectory),
     /// A file that names the repository: a linked worktree or a submodule.
-    File,
+    File(RepositoryPlace),
     /// A symbolic link.
     Symlink,
     /// Something else.
     Other,
+}
+
+/// Where the repository lies that a `.git` file names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RepositoryPlace {
+    /// Outside the workspace.
+    Outside(PathBuf),
+    /// In the workspace.
+    Inside(PathBuf),
+    /// The file names none that exists, so that Git does not work on the host either.
+    Nowhere,
 }
 
 /// What was found in a workspace.
@@ -107,6 +118,12 @@ pub enum ProtectionRefusal {
         /// What to do on the host.
         remedy: &'static str,
     },
+    /// The sandbox could write configuration and hooks of the workspace's repository.
+    #[error("'.git' is a file, and the repository that it names, {}, lies in the workspace unprotected", path.display())]
+    RepositoryInside {
+        /// The repository.
+        path: PathBuf,
+    },
     /// The profile wants Git-ignored paths kept apart, which this version can't do.
     #[error("Git-ignored paths can't be kept apart from the host's in this version")]
     Isolation,
@@ -125,6 +142,9 @@ impl ProtectionRefusal {
                 )
             }
             Self::Missing { remedy, .. } => format!("run '{remedy}' in the workspace on the host"),
+            Self::RepositoryInside { path } => {
+                format!("move {} out of the workspace, or to '.git' itself", path.display())
+            }
             Self::Isolation => {
                 "to share them with the sandbox, write 'isolate_ignored = false' below [workspace] in the profile"
                     .to_owned()
@@ -151,12 +171,18 @@ pub fn plan(facts: &WorkspaceFacts, grant: &WorkspaceGrant) -> Result<Protection
              configuration included; look at it before you use Git in it on the host",
         ),
         GitEntry::Directory(directory) => plan.protect_repository(directory)?,
-        GitEntry::File => {
+        GitEntry::File(RepositoryPlace::Inside(path)) => {
+            return Err(ProtectionRefusal::RepositoryInside { path: path.clone() });
+        }
+        GitEntry::File(place) => {
             plan.protect(".git", ProtectionKind::ReadOnly);
-            plan.notice(
-                "'.git' is a file (a linked worktree or a submodule) and its repository lies elsewhere: Git does not \
-                 work inside the sandbox here yet",
-            );
+            if let RepositoryPlace::Outside(path) = place {
+                plan.notice(&format!(
+                    "Git does not work in this sandbox: the workspace is a linked worktree or a submodule, whose repository \
+                     {} is not shared with it; use Git on the host, or work in a clone made with: git clone . DIR",
+                    path.display()
+                ));
+            }
         }
         GitEntry::Symlink => return Err(ProtectionRefusal::Symlink { path: ".git".into() }),
         GitEntry::Other => {
@@ -166,9 +192,8 @@ pub fn plan(facts: &WorkspaceFacts, grant: &WorkspaceGrant) -> Result<Protection
     for name in &grant.hide {
         match facts.hide.get(name).copied().unwrap_or(EntryKind::Absent) {
             EntryKind::Directory => plan.protect(name, ProtectionKind::Hidden),
-            EntryKind::Absent => plan.notice(&format!(
-                "'{name}' does not exist, so it cannot be hidden: what the sandbox puts there is seen by the host"
-            )),
+            // There is nothing to hide, and nothing to be done about it.
+            EntryKind::Absent => {}
             EntryKind::Symlink => return Err(ProtectionRefusal::Symlink { path: name.clone() }),
             EntryKind::File | EntryKind::Other => {
                 return Err(ProtectionRefusal::WrongKind { path: name.clone(), expected: "directory" });
@@ -302,10 +327,17 @@ mod tests {
     }
 
     #[test]
-    fn a_linked_worktree_and_absent_entries_are_told_about() {
-        let plan = planned(GitEntry::File, &[(".vscode", EntryKind::Absent)]).unwrap();
+    fn a_notice_is_given_where_something_is_to_be_done() {
+        let main = || PathBuf::from("/home/dev/main/.git/worktrees/linked");
+        let absent = [(".vscode", EntryKind::Absent)];
+        let plan = planned(GitEntry::File(RepositoryPlace::Outside(main())), &absent).unwrap();
         assert_eq!(kinds(&plan), [(".git", ProtectionKind::ReadOnly)]);
-        assert_eq!(plan.notices.len(), 2);
+        assert_eq!(plan.notices.len(), 1, "{:?}", plan.notices);
+        assert!(plan.notices[0].contains("/home/dev/main/.git/worktrees/linked is not shared"), "{:?}", plan.notices);
+        let plan = planned(GitEntry::File(RepositoryPlace::Nowhere), &absent).unwrap();
+        assert_eq!((kinds(&plan).len(), plan.notices.len()), (1, 0), "Git does not work on the host either");
+        let refusal = planned(GitEntry::File(RepositoryPlace::Inside(main())), &[]).unwrap_err();
+        assert_eq!(refusal, ProtectionRefusal::RepositoryInside { path: main() });
         let plan = planned(GitEntry::Absent, &[]).unwrap();
         assert!(plan.protections.is_empty());
         assert_eq!(plan.notices.len(), 1);

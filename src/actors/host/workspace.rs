@@ -1,19 +1,26 @@
-//! What lies in a workspace, as far as its protections depend on it. No symbolic link is followed.
+//! What lies in a workspace, as far as its protections depend on it. No symbolic link is followed, but for finding out where
+//! the repository lies that a `.git` file names.
 
+use std::ffi::OsStr;
 use std::io;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use crate::policy::protections::{EntryKind, GitDirectory, GitEntry, WorkspaceFacts, WorktreeConfig};
+use crate::policy::protections::{EntryKind, GitDirectory, GitEntry, RepositoryPlace, WorkspaceFacts, WorktreeConfig};
 
 /// Largest Git configuration that is searched; beyond it the extension counts as mentioned.
 const CONFIG_LIMIT: u64 = 1 << 20;
+
+/// Largest `.git` file that is read: a word and a path.
+const GIT_FILE_LIMIT: u64 = 8 << 10;
 
 /// Looks at `.git` and at the names that the profile wants hidden.
 pub fn gather(workspace: &Path, hide: &[String]) -> io::Result<WorkspaceFacts> {
     let git = workspace.join(".git");
     let git = match kind(&git)? {
         EntryKind::Absent => GitEntry::Absent,
-        EntryKind::File => GitEntry::File,
+        EntryKind::File => GitEntry::File(repository_place(workspace, &git)?),
         EntryKind::Symlink => GitEntry::Symlink,
         EntryKind::Other => GitEntry::Other,
         EntryKind::Directory => {
@@ -57,6 +64,20 @@ fn worktree_config(path: &Path, kind: EntryKind) -> io::Result<WorktreeConfig> {
     Ok(if mentioned { WorktreeConfig::Mentioned } else { WorktreeConfig::NotMentioned })
 }
 
+/// Finds out where the repository lies that a `.git` file names (gitrepository-layout(5)).
+fn repository_place(workspace: &Path, git: &Path) -> io::Result<RepositoryPlace> {
+    let mut content = Vec::new();
+    std::fs::File::open(git)?.take(GIT_FILE_LIMIT).read_to_end(&mut content)?;
+    let named = content.strip_prefix(b"gitdir:").map(<[u8]>::trim_ascii);
+    let found = named.map(|path| workspace.join(OsStr::from_bytes(path)).canonicalize());
+    Ok(match found {
+        Some(Ok(path)) if path.starts_with(workspace) => RepositoryPlace::Inside(path),
+        Some(Ok(path)) => RepositoryPlace::Outside(path),
+        // One that this user can't reach is of no use to this user's Git.
+        Some(Err(_)) | None => RepositoryPlace::Nowhere,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,6 +102,28 @@ mod tests {
         assert_eq!(found.worktree_config, WorktreeConfig::NotMentioned);
         fs::write(workspace.join(".git/config"), "[extensions]\n\tworktreeConfig = true\n").unwrap();
         assert_eq!(git_directory(workspace).worktree_config, WorktreeConfig::Mentioned);
+    }
+
+    #[test]
+    fn a_repository_that_is_named_is_looked_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let top = directory.path().canonicalize().unwrap();
+        let workspace = top.join("linked");
+        fs::create_dir_all(workspace.join("own")).unwrap();
+        fs::create_dir_all(top.join("main/.git/worktrees/linked")).unwrap();
+        let place = |content: &str| {
+            fs::write(workspace.join(".git"), content).unwrap();
+            match gather(&workspace, &[]).unwrap().git {
+                GitEntry::File(place) => place,
+                other => panic!("{other:?}"),
+            }
+        };
+        let main = top.join("main/.git/worktrees/linked");
+        assert_eq!(place(&format!("gitdir: {}\n", main.display())), RepositoryPlace::Outside(main.clone()));
+        assert_eq!(place("gitdir: ../main/.git/worktrees/linked\n"), RepositoryPlace::Outside(main));
+        assert_eq!(place("gitdir: own\n"), RepositoryPlace::Inside(workspace.join("own")));
+        assert_eq!(place("gitdir: /no/such\n"), RepositoryPlace::Nowhere);
+        assert_eq!(place("something else"), RepositoryPlace::Nowhere);
     }
 
     #[test]
