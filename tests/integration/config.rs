@@ -33,6 +33,17 @@ fn init_writes_a_valid_starter() -> CaseResult {
     for file in ["config.toml", "profiles/claude.toml", "profiles/codex.toml", "profiles/shell.toml"] {
         ensure!(config.join(file).exists() && init.stdout().contains(file), "{file} is not written: {init}");
     }
+    // What comes next is said, the agent's installation included, as its image lacks it; and each step can be run.
+    for step in [
+        "lazaret doctor ",
+        "lazaret image prepare node:22-bookworm ",
+        "lazaret run -p claude -- npm install -g ",
+        "lazaret up -p claude ",
+    ] {
+        ensure!(init.stdout().contains(&format!("\n  {step}")), "'{step}' is not a next step: {init}");
+    }
+    let reference = run(&["config", "reference"])?.ok()?.stdout();
+    ensure!(reference == include_str!("../../docs/configuration.md"), "not the documentation: {reference}");
     let check = run(&["config", "check"])?.ok()?;
     ensure!(
         check.stdout().lines().count() == 4 && check.stdout().lines().all(|line| line.starts_with("valid ")),

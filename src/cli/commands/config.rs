@@ -30,6 +30,8 @@ enum ConfigCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Print the documentation of every configuration key
+    Reference,
     /// Show what a profile grants, and where each grant comes from
     Show {
         /// The profile [default: the configuration's default_profile]
@@ -39,6 +41,9 @@ enum ConfigCommand {
         json: bool,
     },
 }
+
+/// The documentation, which an installed executable has nowhere else.
+const REFERENCE: &str = include_str!("../../../docs/configuration.md");
 
 /// How a command prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,10 +80,14 @@ struct ShowRecord {
 
 /// Runs the command.
 pub fn run(args: Args) -> Result<ExitCode, CliError> {
-    let dirs = ConfigDirs::from_environment().map_err(ConfigError::into_cli)?;
+    let dirs = || ConfigDirs::from_environment().map_err(ConfigError::into_cli);
     match args.command {
-        ConfigCommand::Check { json } => check(&dirs, Format::chosen(json)),
-        ConfigCommand::Show { profile, json } => show(&dirs, profile.as_ref(), Format::chosen(json)),
+        ConfigCommand::Check { json } => check(&dirs()?, Format::chosen(json)),
+        ConfigCommand::Show { profile, json } => show(&dirs()?, profile.as_ref(), Format::chosen(json)),
+        ConfigCommand::Reference => {
+            output::text(REFERENCE)?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 

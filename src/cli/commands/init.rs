@@ -1,6 +1,6 @@
 //! `lazaret init`: writes a commented starter configuration.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -71,9 +71,7 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     if outcomes.iter().any(|(_, outcome)| *outcome == Outcome::Kept) {
         text.push_str("Files that existed are kept as they are; --force replaces them.\n");
     }
-    if io::stdout().is_terminal() {
-        text.push_str(&next_steps(style));
-    }
+    text.push_str(&next_steps(style));
     output::text(&text)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -141,7 +139,7 @@ fn next_steps(style: Style) -> String {
         text.push_str(&format!("  {}{padding}  {}\n", style.bold(&command), style.dim(what)));
     }
     let names: Vec<_> = starter::profile_names().into_iter().map(String::from).collect();
-    text.push_str(&format!("Profiles: {}. Edit them as you like, then 'lazaret config check'.\n", names.join(", ")));
+    text.push_str(&format!("Profiles: {}; 'lazaret config reference' explains every key.\n", names.join(", ")));
     text
 }
 

@@ -87,7 +87,7 @@ impl Problems {
 impl std::fmt::Display for Problems {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.others.len() {
-            0 => self.first.fmt(f),
+            0 => f.write_str("the configuration has a mistake"),
             more => write!(f, "the configuration has {} mistakes", more + 1),
         }
     }

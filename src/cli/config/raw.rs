@@ -234,7 +234,7 @@ fn explained(file: &SourceFile, place: Place, error: &toml::de::Error) -> Proble
     let span = if span.start >= end { end.saturating_sub(1)..end } else { span };
     let message = error.message().lines().next().unwrap_or("not valid TOML").to_owned();
     let Ok(table) = DeTable::parse(file.text()) else {
-        return file.problem(span, message, "correct the TOML syntax here; docs/configuration.md has an example");
+        return file.problem(span, message, "correct the TOML syntax here; 'lazaret config reference' has examples");
     };
     let (path, wanted_key) = path_at(table.get_ref(), &span, "");
     if message.starts_with("unknown field") {
@@ -251,7 +251,7 @@ fn explained(file: &SourceFile, place: Place, error: &toml::de::Error) -> Proble
         _ => message,
     };
     let form = keys::find(&path).map(|key| format!("'{path}' is {}", key.form));
-    file.problem(span, message, form.unwrap_or_else(|| "docs/configuration.md has every key and its form".into()))
+    file.problem(span, message, form.unwrap_or_else(|| "'lazaret config reference' has every key and its form".into()))
 }
 
 fn unknown_key(file: &SourceFile, place: Place, span: Range<usize>, path: &str) -> Problem {

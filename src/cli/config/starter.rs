@@ -68,14 +68,17 @@ pub fn files() -> Vec<StarterFile> {
 
 /// Gives what to do next with the profiles of the starter, one command each with what it does.
 pub fn next_steps() -> Vec<(String, &'static str)> {
-    let mut steps = vec![("lazaret doctor".to_owned(), "checks that this machine has what is needed")];
+    let mut steps = vec![
+        ("lazaret doctor".to_owned(), "checks that this machine has what is needed"),
+        ("lazaret config check".to_owned(), "after editing the profiles: image, user, command, what is granted"),
+    ];
     let default = AGENTS.iter().find(|agent| agent.name == DEFAULT_PROFILE);
     if let Some(Agent { name, image, install, .. }) = default {
         steps.push((format!("lazaret image prepare {image}"), "fetches the image and unpacks it"));
-        steps.extend(
-            install.map(|line| (format!("lazaret run -p {name} -- {line}"), "installs the agent where it persists")),
-        );
-        steps.push((format!("lazaret up -p {name}"), "opens a session in the project around you"));
+        steps.extend(install.map(|line| {
+            (format!("lazaret run -p {name} -- {line}"), "in your project: installs the agent, which stays")
+        }));
+        steps.push((format!("lazaret up -p {name}"), "in your project: opens a session with the profile's command"));
     }
     steps
 }
@@ -88,7 +91,7 @@ pub fn profile_names() -> Vec<ProfileName> {
 const COMMON: &str = r#"# Lazaret: what applies to all profiles. Each profile is a file in profiles/.
 #
 # Nothing in this file can widen what a profile grants: denials and hidden directories
-# are added to the profile's own. Every key is explained in docs/configuration.md;
+# are added to the profile's own. 'lazaret config reference' explains every key,
 # 'lazaret config check' validates, 'lazaret config show' tells where each grant comes from.
 
 # The profile that is used when none is named.
@@ -122,7 +125,7 @@ fn profile(agent: &Agent) -> String {
     let command = if node { format!("command = [\"{name}\"]") } else { "# command = [\"bash\", \"-l\"]".to_owned() };
     let persistent = if node { "persistent = [\"/home/node\"]" } else { "persistent = [\"/root\"]" };
     let install = install.map_or(String::new(), |line| {
-        format!("#\n# Install the agent once; it stays, as its directory is persistent:\n#     lazaret run -p {name} -- {line}\n")
+        format!("#\n# The agent is not in the image. Install it once in each project, where it stays, as its directory is persistent:\n#     lazaret run -p {name} -- {line}\n")
     });
     format!(
         r#"# {title}

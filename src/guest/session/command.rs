@@ -24,6 +24,9 @@ pub(super) fn run(process: &GuestProcess) -> u8 {
     }
     let failure = exec::replace(&process.argv, &process.env);
     say(&failure.to_string());
+    if let Some(hint) = failure.hint() {
+        say(&format!("hint: {hint}"));
+    }
     failure.status()
 }
 

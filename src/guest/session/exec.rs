@@ -59,6 +59,15 @@ impl ExecFailure {
     }
 }
 
+impl ExecFailure {
+    /// Gives what the developer can do, where it is not plain.
+    pub(super) fn hint(&self) -> Option<&'static str> {
+        matches!(self.reason, Reason::NotFound).then_some(
+            "install it in the image or below a persistent path, or name another command ('command' in the profile)",
+        )
+    }
+}
+
 impl fmt::Display for ExecFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", printable(&self.name))?;

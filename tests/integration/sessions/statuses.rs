@@ -47,8 +47,12 @@ fn death_by_signal() -> CaseResult {
     expect_statuses(&environment, &wanted)
 }
 
+/// What is said besides of a command that is in no directory of `PATH`.
+const NOT_FOUND: &str = "lazaret: hint: install it in the image or below a persistent path, or name another command \
+     ('command' in the profile)\n";
+
 fn what_cannot_be_executed() -> CaseResult {
-    let environment = Environment::lingering()?;
+    let environment = Environment::lingering_with("command = [\"no-such-agent\"]")?;
     executable::write(&environment.project().join("script"), "#!/no/such/interpreter\n", 0o755)?;
     fs::write(environment.project().join("plain"), "text")?;
     let cases: [(&str, i32, &str); 7] = [
@@ -62,9 +66,15 @@ fn what_cannot_be_executed() -> CaseResult {
     ];
     for (command, status, message) in cases {
         let output = environment.lazaret(["run", "--", command]).run()?.expect_code(status)?;
-        ensure!(output.stderr() == format!("lazaret: {message}\n"), "{output}");
+        let hint = if message.ends_with("command not found") { NOT_FOUND } else { "" };
+        ensure!(output.stderr() == format!("lazaret: {message}\n{hint}"), "{output}");
         ensure!(output.stdout.is_empty(), "{output}");
     }
+    let profiles = environment.lazaret(["up"]).run()?.expect_code(127)?;
+    ensure!(
+        profiles.stderr().ends_with(&format!("lazaret: no-such-agent: command not found\n{NOT_FOUND}")),
+        "{profiles}"
+    );
     // Exactly what a program that says 127 itself shows: nothing is added.
     let own = environment.in_sandbox("echo own words >&2; exit 127").run()?.expect_code(127)?;
     ensure!(own.stderr() == "own words\n", "{own}");

@@ -79,8 +79,8 @@ fn every_kind_of_output() -> CaseResult {
         ("lazaret run -- sh -c 'echo b; echo c >&2' > out 2> err; cat err >> out", "b\nc\n"),
         // Both into one file, in order, as each waits for the one before.
         (
-            "lazaret run -- sh -c 'echo b' > out 2>&1; lazaret run -- nope >> out 2>&1; true",
-            "b\nlazaret: nope: command not found\n",
+            "lazaret run -- sh -c 'echo b' > out 2>&1; lazaret run -- ./nope >> out 2>&1; true",
+            "b\nlazaret: ./nope: no such file or directory\n",
         ),
         ("lazaret run -- echo gone > /dev/null; echo $? > out", "0\n"),
         ("lazaret run -- echo closed >&-; echo $? > out", "0\n"),
