@@ -8,6 +8,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use serde::Serialize;
 
+use crate::domain::escaped;
+
 /// Where text goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
@@ -132,11 +134,20 @@ pub fn word(bytes: impl AsRef<OsStr>) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.is_empty() && text.chars().all(plain) => text.to_owned(),
         Ok(text) if text.chars().all(is_harmless) => format!("'{}'", text.replace('\'', r"'\''")),
-        _ => escaped_word(bytes),
+        _ => quoted_bytes(bytes),
     }
 }
 
-fn escaped_word(bytes: &[u8]) -> String {
+/// Gives a byte string that is kept as text by [`escaped::escape`] as one [`word`].
+pub fn escaped_word(text: &str) -> String {
+    match escaped::unescape(text) {
+        Ok(bytes) => word(OsStr::from_bytes(&bytes)),
+        Err(_) => word(text),
+    }
+}
+
+/// Gives it in the form `$'…'`, which can say every byte.
+fn quoted_bytes(bytes: &[u8]) -> String {
     let mut word = String::from("$'");
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {

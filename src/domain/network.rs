@@ -1,5 +1,6 @@
 //! Network policy and the evidence that it holds.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
@@ -50,8 +51,18 @@ pub struct PolicyRule {
     pub prefix: IpNet,
     /// What happens.
     pub verdict: Verdict,
-    /// Where the rule came from, for people: `default`, `profile allow`, `profile deny`, `resolver`.
+    /// Where the rule came from, for people: `default`, `configuration`, `resolver`.
     pub origin: String,
+}
+
+impl fmt::Display for PolicyRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = match self.verdict {
+            Verdict::Permit => "permit",
+            Verdict::Deny => "deny",
+        };
+        write!(f, "{verdict} {} ({})", self.prefix, self.origin)
+    }
 }
 
 /// The derived network policy of a generation (FR-19). Longest prefix wins; no two rules have the

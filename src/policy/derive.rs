@@ -50,7 +50,7 @@ pub fn default_deny(ipv6: bool) -> Vec<IpNet> {
 pub fn network_policy(grant: &NetworkGrant) -> NetworkPolicy {
     let resolvers = if grant.dns.is_empty() { vec![IpAddr::from(LINK.resolver)] } else { grant.dns.clone() };
     let denied = default_deny(grant.ipv6).into_iter().map(|prefix| (prefix, "default"));
-    let denied = denied.chain(grant.deny.iter().map(|prefix| (*prefix, "profile deny")));
+    let denied = denied.chain(grant.deny.iter().map(|prefix| (*prefix, "configuration")));
     let enabled = |prefix: &IpNet| grant.ipv6 || matches!(prefix, IpNet::V4(_));
 
     let mut rules = BTreeMap::new();
@@ -60,7 +60,7 @@ pub fn network_policy(grant: &NetworkGrant) -> NetworkPolicy {
         }
     }
     for prefix in grant.allow.iter().filter(|prefix| enabled(prefix) && prefix.prefix_len() > 0) {
-        rules.entry(prefix.trunc()).or_insert((Verdict::Permit, "profile allow"));
+        rules.entry(prefix.trunc()).or_insert((Verdict::Permit, "configuration"));
     }
     for resolver in resolvers.iter().filter(|resolver| !is_link(resolver)) {
         let host = IpNet::from(*resolver);

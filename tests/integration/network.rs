@@ -389,7 +389,7 @@ fn readiness_is_recorded() -> CaseResult {
     let status: serde_json::Value =
         serde_json::from_slice(&environment.lazaret(["status", "--json"]).run()?.ok()?.stdout)?;
     let rules = status["network"].to_string();
-    for rule in ["deny 10.0.0.0/8 (default)", "permit 10.9.0.0/24 (profile allow)", "deny 192.168.0.0/16 (default)"] {
+    for rule in ["deny 10.0.0.0/8 (default)", "permit 10.9.0.0/24 (configuration)", "deny 192.168.0.0/16 (default)"] {
         ensure!(rules.contains(rule), "status lacks '{rule}': {rules}");
     }
     environment.lazaret(["down"]).run()?.ok()?;

@@ -9,7 +9,7 @@ use crate::domain::artifact::ArtifactManifest;
 use crate::domain::escaped::escape;
 use crate::domain::ids::{DomainId, Generation, SessionId};
 use crate::domain::layout::{DomainRoot, RuntimeRoot, StorageRoot};
-use crate::domain::network::{NetworkPolicy, Verdict};
+use crate::domain::network::NetworkPolicy;
 use crate::domain::ownership::ProcessIdentity;
 use crate::domain::profile::Profile;
 use crate::domain::session::SessionRequest;
@@ -175,17 +175,9 @@ impl GenerationContext {
             since: self.identity.began_at,
             processes,
             sessions: Vec::new(),
-            network: self.policy.rules.iter().map(rule_line).collect(),
+            network: self.policy.rules.iter().map(ToString::to_string).collect(),
             persistent: self.profile.persistent.iter().map(ToString::to_string).collect(),
             document: document.map(|document| Box::new(document.clone())),
         }
     }
-}
-
-fn rule_line(rule: &crate::domain::network::PolicyRule) -> String {
-    let verdict = match rule.verdict {
-        Verdict::Permit => "permit",
-        Verdict::Deny => "deny",
-    };
-    format!("{verdict} {} ({})", rule.prefix, rule.origin)
 }

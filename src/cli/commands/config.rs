@@ -12,7 +12,7 @@ use crate::cli::output::{self, Table, Target};
 use crate::domain::ids::ProfileName;
 use crate::domain::network::{NetworkPolicy, Verdict};
 use crate::policy::derive;
-use crate::policy::explain::{self, Grant, Origin, Origins};
+use crate::policy::explain::{self, Grant, Origins};
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -148,7 +148,7 @@ fn show(dirs: &ConfigDirs, name: Option<&ProfileName>, format: Format) -> Result
     let style = output::style(Target::Output);
     let mut table = Table::new(&["KEY", "VALUE", "FROM"]);
     for grant in grants {
-        table.row(vec![grant.key.to_owned(), grant.value, place(&grant.origin, dirs)]);
+        table.row(vec![grant.key.to_owned(), grant.value, dirs.place(&grant.origin)]);
     }
     let mut text = format!("Profile {}, Configuration Fingerprint {}\n\n", profile.name, profile.fingerprint().short());
     text.push_str(&table.render(style));
@@ -158,38 +158,22 @@ fn show(dirs: &ConfigDirs, name: Option<&ProfileName>, format: Format) -> Result
     Ok(ExitCode::SUCCESS)
 }
 
-/// Gives an origin with the home directory as `~`.
-fn place(origin: &Origin, dirs: &ConfigDirs) -> String {
-    match origin {
-        Origin::File { path, line } => match path.strip_prefix(&dirs.home) {
-            Ok(below) => format!("~/{}:{line}", below.display()),
-            Err(_) => origin.to_string(),
-        },
-        Origin::Default => origin.to_string(),
-    }
-}
-
 /// Shows what is decided about each prefix, the most specific one that holds an address counting.
 fn network_table(policy: &NetworkPolicy, origins: &Origins, dirs: &ConfigDirs) -> Table {
     let mut table = Table::new(&["DESTINATION", "VERDICT", "BECAUSE OF"]);
     for rule in &policy.rules {
-        let (verdict, key) = match rule.verdict {
-            Verdict::Permit => ("permitted", "network.allow"),
-            Verdict::Deny => ("denied", "network.deny"),
+        let verdict = match rule.verdict {
+            Verdict::Permit => "permitted",
+            Verdict::Deny => "denied",
         };
-        // A rule that was derived from another one has no line of its own.
-        let because = match origins.of(key, &rule.prefix.to_string()) {
-            Origin::Default => rule.origin.clone(),
-            written => place(&written, dirs),
-        };
-        table.row(vec![rule.prefix.to_string(), verdict.to_owned(), because]);
+        table.row(vec![rule.prefix.to_string(), verdict.to_owned(), dirs.because(rule, origins)]);
     }
     table.row(vec!["any other IPv4".into(), "permitted".into(), "default".into()]);
     let ipv6 = if policy.ipv6 { "permitted" } else { "off" };
     table.row(vec![
         "any other IPv6".into(),
         ipv6.to_owned(),
-        place(&origins.of("network.ipv6", &policy.ipv6.to_string()), dirs),
+        dirs.place(&origins.of("network.ipv6", &policy.ipv6.to_string())),
     ]);
     table
 }

@@ -53,7 +53,7 @@ fn table(views: &[DomainView], now: i64, style: Style) -> String {
             view.phase.clone().map_or_else(|| view.state.into(), |phase| format!("{} ({phase})", view.state)),
             running.map_or_else(|| "-".into(), |running| running.sessions.len().to_string()),
             running.map_or_else(|| "-".into(), |running| output::age(running.since, now)),
-            view.workspace.clone(),
+            output::escaped_word(&view.workspace),
         ]);
     }
     table.render(style)

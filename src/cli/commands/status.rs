@@ -3,11 +3,15 @@
 use std::process::ExitCode;
 
 use crate::cli::args::DomainArgs;
+use crate::cli::config::{self, ConfigDirs, Loaded};
 use crate::cli::domains::{self, FindError};
 use crate::cli::error::CliError;
 use crate::cli::output::{self, Style, Table, Target, printable};
 use crate::cli::places::Places;
 use crate::cli::question::{self, DomainView, RunningView};
+use crate::domain::network::PolicyRule;
+use crate::domain::workspace::DomainRecord;
+use crate::policy::derive;
 
 /// Arguments.
 #[derive(Debug, clap::Args)]
@@ -24,13 +28,27 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
     let places = Places::from_environment()?;
     let record = domains::find(&places, &args.meant).map_err(FindError::into_cli)?;
     let standing = question::block_on(question::standing(&places, &record))??;
-    let view = DomainView::new(&record, standing);
+    let mut view = DomainView::new(&record, standing);
     if args.json {
         output::json(&view)?;
     } else {
+        if let Some(running) = &mut view.running
+            && let Some(rules) = rules_with_places(&record, &running.configuration)
+        {
+            running.network = rules;
+        }
         output::text(&describe(&view, output::now(), output::style(Target::Output)))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Gives the network's rules with the place where each is written, when the configuration is still the one that runs.
+fn rules_with_places(record: &DomainRecord, running: &str) -> Option<Vec<String>> {
+    let dirs = ConfigDirs::from_environment().ok()?;
+    let Loaded { profile, origins, .. } = config::load_profile(&dirs, Some(&record.profile)).ok()?;
+    let place = |rule: PolicyRule| PolicyRule { origin: dirs.because(&rule, &origins), ..rule }.to_string();
+    let same = profile.fingerprint().to_string() == running;
+    same.then(|| derive::network_policy(&profile.network).rules.into_iter().map(place).collect())
 }
 
 fn describe(view: &DomainView, now: i64, style: Style) -> String {
@@ -44,7 +62,7 @@ fn describe(view: &DomainView, now: i64, style: Style) -> String {
     let mut field = |name: &str, value: &str| text.push_str(&format!("{name:<11}{value}\n"));
     field("sandbox", &format!("{}  {state}{phase}", style.bold(&view.domain)));
     field("profile", &view.profile);
-    field("workspace", &printable(&view.workspace));
+    field("workspace", &output::escaped_word(&view.workspace));
     let Some(running) = &view.running else { return text };
     field("image", &printable(&running.image));
     field("generation", &format!("{}, up {}", running.generation, output::age(running.since, now)));
@@ -75,7 +93,7 @@ fn sessions(running: &RunningView, now: i64, style: Style) -> String {
             output::age(session.since, now),
             session.client_pid.to_string(),
             terminal.to_string(),
-            session.command.join(" "),
+            session.command.iter().map(|word| output::escaped_word(word)).collect::<Vec<_>>().join(" "),
         ]);
     }
     format!("\n{}", table.render(style))
@@ -105,7 +123,7 @@ mod tests {
                 sessions: vec![SessionView {
                     id: "00112233445566778899aabbccddeeff".into(),
                     client_pid: 40,
-                    command: vec!["sh".into(), "-c".into(), "echo \u{1b}[2J".into()],
+                    command: vec!["sh".into(), "-c".into(), "echo 100%25\u{1b}[2J".into()],
                     interactive: true,
                     terminal: "/dev/pts/3".into(),
                     since: 1060,
@@ -131,7 +149,7 @@ network    deny 10.0.0.0/8
            permit 10.0.2.2/32
 
 SESSION       AGE  CLIENT  TERMINAL    COMMAND
-001122334455  60s  40      /dev/pts/3  sh -c echo \\u{1b}[2J
+001122334455  60s  40      /dev/pts/3  sh -c $'echo 100%\\033[2J'
 ";
         assert_eq!(describe(&running(), 1120, Style::Plain), expected);
     }

@@ -35,8 +35,9 @@ use self::raw::{RawCommon, RawProfile};
 use self::source::SourceFile;
 use self::values::Wrong;
 use crate::domain::ids::ProfileName;
+use crate::domain::network::{PolicyRule, Verdict};
 use crate::domain::profile::Profile;
-use crate::policy::explain::Origins;
+use crate::policy::explain::{Origin, Origins};
 
 /// Where configuration is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,6 +77,29 @@ impl ConfigDirs {
     /// Gives a profile's file.
     pub fn profile_file(&self, name: &ProfileName) -> PathBuf {
         self.profiles().join(format!("{name}.toml"))
+    }
+
+    /// Gives the place where a value comes from, with the home directory as `~`.
+    pub fn place(&self, origin: &Origin) -> String {
+        match origin {
+            Origin::File { path, line } => match path.strip_prefix(&self.home) {
+                Ok(below) => format!("~/{}:{line}", below.display()),
+                Err(_) => origin.to_string(),
+            },
+            Origin::Default => origin.to_string(),
+        }
+    }
+
+    /// Gives the place where a rule of a derived policy is written; of one that was derived from something else, what that is.
+    pub fn because(&self, rule: &PolicyRule, origins: &Origins) -> String {
+        let key = match rule.verdict {
+            Verdict::Permit => "network.allow",
+            Verdict::Deny => "network.deny",
+        };
+        match origins.of(key, &rule.prefix.to_string()) {
+            Origin::Default => rule.origin.clone(),
+            written => self.place(&written),
+        }
     }
 
     /// Gives the names of the profiles that exist, in order.

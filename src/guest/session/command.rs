@@ -7,7 +7,6 @@ use nix::sys::signal::SigSet;
 use nix::unistd::{Gid, Pid, Uid, chdir, fchown, getpid, setpgid, tcsetpgrp};
 
 use super::{FAILED, SessionError, exec, privileges, say, step};
-use crate::domain::escaped::escape;
 use crate::domain::runtime::GuestProcess;
 use crate::sys::guest::{close_on_exec_from, stay_until_exec};
 
@@ -19,7 +18,7 @@ pub(super) fn run(process: &GuestProcess) -> u8 {
     }
     if let Err(error) = chdir(OsStr::from_bytes(&process.directory)) {
         let reason = error.desc().to_lowercase();
-        say(&format!("cannot enter directory '{}': {reason}", escape(&process.directory)));
+        say(&format!("cannot enter directory '{}': {reason}", exec::printable(&process.directory)));
         return FAILED;
     }
     let failure = exec::replace(&process.argv, &process.env);

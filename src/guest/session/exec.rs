@@ -10,7 +10,6 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::unistd::execve;
 
-use crate::domain::escaped::escape;
 use crate::domain::runtime::DEFAULT_PATH;
 
 /// The interpreter of an executable file that is neither binary nor names one (execvp(3)).
@@ -85,8 +84,8 @@ impl fmt::Display for ExecFailure {
 }
 
 /// Gives a byte string so that it cannot steer a terminal.
-fn printable(bytes: &[u8]) -> String {
-    escape(bytes).chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+pub(super) fn printable(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// Replaces this process by a program, found along the PATH of its own environment. Returns only
@@ -224,7 +223,8 @@ mod tests {
 
     #[test]
     fn messages_and_statuses_are_a_shells() {
-        let cases: [(&[u8], Reason, &str, u8); 6] = [
+        let cases: [(&[u8], Reason, &str, u8); 7] = [
+            (b"100%\xff", Reason::NotFound, "100%\u{fffd}: command not found", 127),
             (b"nope", Reason::NotFound, "nope: command not found", 127),
             (b"./nope", Reason::NoSuchFile, "./nope: no such file or directory", 127),
             (b"/tmp", Reason::Directory, "/tmp: is a directory", 126),

@@ -55,6 +55,8 @@ fn settled(environment: &Environment) -> anyhow::Result<Value> {
 fn status_says_what_runs() -> CaseResult {
     let environment = Environment::with_prepared_image()?;
     environment.profile("test", "persistent = [\"/srv/kept\"]\n[network]\ndeny = [\"198.51.100.0/24\"]\n")?;
+    let common = environment.config().join("lazaret/config.toml");
+    fs_err::write(&common, "default_profile = \"test\"\n[network]\ndeny = [\"203.0.113.0/24\"]\n")?;
     let held = hold(&environment, &[])?;
     let json = settled(&environment)?;
     let expected: BTreeSet<_> = STOPPED.into_iter().chain(RUNNING).collect();
@@ -110,9 +112,12 @@ fn status_says_what_runs() -> CaseResult {
         "profile    test\n".to_owned(),
         format!("workspace  {}\n", environment.project().display()),
         "persistent /srv/kept\n".to_owned(),
+        "deny 10.0.0.0/8 (default)\n".to_owned(),
+        format!("deny 198.51.100.0/24 ({}:5)\n", environment.config().join("lazaret/profiles/test.toml").display()),
+        format!("deny 203.0.113.0/24 ({}:3)\n", common.display()),
         format!("coordinator {}", process(&json, "coordinator")?),
         "SESSION       AGE ".to_owned(),
-        "sh -c echo held; exec cat\n".to_owned(),
+        "sh -c 'echo held; exec cat'\n".to_owned(),
     ] {
         ensure!(human.contains(&line), "lacks {line:?}:\n{human}");
     }
