@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::progress::Verbosity;
 use crate::domain::ids::ProfileName;
 
 /// Which project is meant.
@@ -46,6 +47,13 @@ pub struct StartArgs {
     /// Show no progress
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+impl StartArgs {
+    /// Tells whether progress is shown.
+    pub fn verbosity(&self) -> Verbosity {
+        if self.quiet { Verbosity::Quiet } else { Verbosity::Normal }
+    }
 }
 
 /// How a session's terminal behaves.

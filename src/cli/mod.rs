@@ -28,6 +28,7 @@ pub mod question;
 pub mod session;
 pub mod start;
 pub mod terminal;
+pub mod waiting;
 pub mod work;
 
 use std::process::ExitCode;

@@ -7,10 +7,9 @@ use super::connect::{self, Reach};
 use super::document::DocumentView;
 use super::error::CliError;
 use super::places::Places;
+use super::waiting;
 use crate::domain::workspace::DomainRecord;
 use crate::identity::ClientChannel;
-use crate::sys::procfs;
-use crate::wire::bootstrap::StartupRecord;
 use crate::wire::client::{ClientMessage, CoordinatorMessage, DomainStatus};
 use crate::wire::frame::FrameError;
 
@@ -64,16 +63,9 @@ pub async fn standing(places: &Places, record: &DomainRecord) -> Result<Standing
         },
         Reach::Changing(error) => Ok(Standing::Changing(error.to_string())),
         Reach::Absent => {
-            let startup: Option<StartupRecord> = connect::record(&runtime.startup()).ok().flatten();
-            let alive = startup.filter(|record| is_running(record.pid));
-            Ok(alive.map_or(Standing::Stopped, |record| Standing::Changing(record.phase)))
+            Ok(waiting::under_way(&runtime).map_or(Standing::Stopped, |record| Standing::Changing(record.phase)))
         }
     }
-}
-
-/// Tells whether a process runs. One that ended and was not waited for does not.
-fn is_running(pid: i32) -> bool {
-    procfs::identity(pid).ok().flatten().is_some_and(|process| procfs::is_alive(&process))
 }
 
 /// A Domain as `status --json` and `ls --json` show it; the schema is in docs/cli.md.

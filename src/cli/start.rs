@@ -14,30 +14,19 @@
 
 use std::time::Duration;
 
-use rustix::process::{Pid, PidfdFlags};
-use tokio::time::Instant;
-
 use super::config::{self, ConfigDirs, ConfigError};
-use super::connect::{self, Reach};
+use super::connect::Reach;
 use super::coordinator::{Coordinator, CoordinatorError};
 use super::error::CliError;
 use super::places::Places;
 use super::prerequisites;
-use super::progress::{ProgressDisplay, Verbosity};
-use super::{hint, output};
+use super::progress::Verbosity;
+use super::waiting::Waiting;
 use crate::domain::failure::Failure;
 use crate::domain::ids::DomainId;
-use crate::domain::layout::RuntimeRoot;
 use crate::domain::workspace::DomainRecord;
 use crate::identity::ClientChannel;
-use crate::sys::process;
-use crate::wire::bootstrap::{BootstrapMessage, Start, StartMode, StartOutcome, StartupRecord};
-
-/// Longest pause between two looks for a publication.
-const LOOK: Duration = Duration::from_millis(20);
-
-/// Longest pause between two attempts to start, while nobody says who holds the lock.
-const RETRY: Duration = Duration::from_millis(250);
+use crate::wire::bootstrap::{BootstrapMessage, Start, StartMode, StartOutcome};
 
 /// How many starts may succeed without being found published afterwards.
 const VANISHED_LIMIT: u32 = 3;
@@ -54,14 +43,9 @@ const RECOVERY_LIMIT: Duration = Duration::from_secs(10);
 pub struct Entry {
     places: Places,
     start: Start,
-    domain: DomainId,
-    runtime: RuntimeRoot,
-    wait: Duration,
-    progress: ProgressDisplay,
+    waiting: Waiting,
     checked: bool,
     coordinator: Option<Coordinator>,
-    deadline: Option<Instant>,
-    trouble: Option<String>,
 }
 
 /// How an attempt of one's own ended.
@@ -75,19 +59,8 @@ impl Entry {
     pub fn new(places: &Places, start: Start, wait: Duration, verbosity: Verbosity) -> Self {
         let domain = DomainId::derive(&start.profile.name, start.workspace.path());
         let runtime = places.runtime(&domain);
-        let progress = ProgressDisplay::begin(verbosity);
-        Self {
-            places: places.clone(),
-            start,
-            domain,
-            runtime,
-            wait,
-            progress,
-            checked: false,
-            coordinator: None,
-            deadline: None,
-            trouble: None,
-        }
+        let waiting = Waiting::new(domain, runtime, wait, verbosity);
+        Self { places: places.clone(), start, waiting, checked: false, coordinator: None }
     }
 
     /// Joins or starts the Domain. May be called again after the channel turned out to lead to a
@@ -95,20 +68,20 @@ impl Entry {
     pub async fn enter(&mut self) -> Result<ClientChannel, CliError> {
         let mut vanished = 0;
         loop {
-            if let Some(channel) = self.reach().await? {
-                self.progress.clear();
-                return Ok(channel);
+            if let Reach::Published(channel) = self.waiting.reach().await? {
+                self.waiting.progress.clear();
+                return Ok(*channel);
             }
             self.check_prerequisites().await?;
             match self.attempt().await? {
                 Attempt::Published if vanished < VANISHED_LIMIT => vanished += 1,
                 Attempt::Published => {
                     let text = "the Domain was started, but ended before it could be joined";
-                    return Err(self.logs_hint(CliError::message(text)));
+                    return Err(self.waiting.logs_hint(CliError::message(text)));
                 }
                 Attempt::LockHeld => {
-                    if let Some(channel) = self.wait_for_other().await? {
-                        self.progress.clear();
+                    if let Some(channel) = self.waiting.for_other().await? {
+                        self.waiting.progress.clear();
                         return Ok(channel);
                     }
                 }
@@ -118,24 +91,12 @@ impl Entry {
 
     /// Ends a start that is under way; for a caller that was interrupted.
     pub async fn cancel(&mut self) {
-        self.progress.phase("cancelling the start".into());
+        self.waiting.progress.phase("cancelling the start".into());
         if let Some(coordinator) = self.coordinator.take() {
             // One that hangs ends with its next look at the closed pair.
             let _ = tokio::time::timeout(CANCEL_LIMIT, coordinator.cancel()).await;
         }
-        self.progress.clear();
-    }
-
-    async fn reach(&mut self) -> Result<Option<ClientChannel>, CliError> {
-        match connect::reach(&self.runtime, &self.domain).await {
-            Ok(Reach::Published(channel)) => Ok(Some(*channel)),
-            Ok(Reach::Absent) => Ok(None),
-            Ok(Reach::Changing(error)) => {
-                self.trouble = Some(error.to_string());
-                Ok(None)
-            }
-            Err(error) => Err(error.into_cli(&self.domain)),
-        }
+        self.waiting.progress.clear();
     }
 
     /// Sees to it, before the first attempt, that everything is there that a start needs.
@@ -152,15 +113,15 @@ impl Entry {
 
     /// Starts a coordinator and follows it to the outcome.
     async fn attempt(&mut self) -> Result<Attempt, CliError> {
-        let coordinator = match Coordinator::start(&self.start, &self.domain).await {
+        let coordinator = match Coordinator::start(&self.start, &self.waiting.domain).await {
             Ok(coordinator) => &*self.coordinator.insert(coordinator),
             Err(error) => return Err(error.into()),
         };
         let outcome = loop {
             tokio::select! {
-                () = self.progress.due() => {}
+                () = self.waiting.progress.due() => {}
                 message = coordinator.message() => match message {
-                    Ok(BootstrapMessage::Progress(progress)) => self.progress.report(progress),
+                    Ok(BootstrapMessage::Progress(progress)) => self.waiting.progress.report(progress),
                     Ok(BootstrapMessage::Outcome(outcome)) => break Ok(outcome),
                     Err(error) => break Err(error),
                 },
@@ -180,82 +141,23 @@ impl Entry {
                 }
             }
         }
-        self.progress.clear();
+        self.waiting.progress.clear();
         match outcome {
             Ok(StartOutcome::LockHeld) => Ok(Attempt::LockHeld),
             Ok(StartOutcome::Failed { causes, hints }) => Err(self.failed(Failure { causes, hints })),
             Ok(StartOutcome::Published | StartOutcome::Recovered) => {
                 Err(CliError::message("the Host Coordinator recovered the Domain instead of starting it"))
             }
-            Err(error) => Err(self.logs_hint(error.into())),
+            Err(error) => Err(self.waiting.logs_hint(error.into())),
         }
-    }
-
-    /// Waits for whoever holds the lock; gives the channel when it publishes, nothing when it is
-    /// worth another attempt to start.
-    async fn wait_for_other(&mut self) -> Result<Option<ClientChannel>, CliError> {
-        let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + self.wait);
-        let retry = Instant::now() + RETRY;
-        loop {
-            if let Some(channel) = self.reach().await? {
-                return Ok(Some(channel));
-            }
-            // A record that is being replaced or is damaged only means less to show.
-            let holder: Option<StartupRecord> = connect::record(&self.runtime.startup()).ok().flatten();
-            if Instant::now() >= deadline {
-                return Err(self.waited_too_long(holder.as_ref()));
-            }
-            if holder.is_none() && Instant::now() >= retry {
-                return Ok(None);
-            }
-            self.progress.phase(describe(holder.as_ref()));
-            tokio::select! {
-                () = self.progress.due() => {}
-                () = ended(holder.as_ref()) => return Ok(None),
-                () = tokio::time::sleep(LOOK) => {}
-            }
-        }
-    }
-
-    fn waited_too_long(&self, holder: Option<&StartupRecord>) -> CliError {
-        let mut causes = vec![format!("this sandbox could not be entered within {} seconds", self.wait.as_secs_f32())];
-        causes.push(describe(holder));
-        causes.extend(self.trouble.clone());
-        self.logs_hint(CliError::causes(causes).hint("wait longer with --wait SECONDS"))
     }
 
     /// Tells why a start failed; where nothing else is to be done, the log is to be read.
     fn failed(&self, failure: Failure) -> CliError {
         match failure.hints.is_empty() {
-            true => self.logs_hint(failure.into()),
+            true => self.waiting.logs_hint(failure.into()),
             false => failure.into(),
         }
-    }
-
-    fn logs_hint(&self, error: CliError) -> CliError {
-        error.hint(hint::logs(&self.domain))
-    }
-}
-
-/// Says what is waited for. The same record gives the same text, so that a log gets it once.
-fn describe(holder: Option<&StartupRecord>) -> String {
-    let Some(StartupRecord { pid, phase, since }) = holder else {
-        return "waiting for another lazaret that is starting or stopping this sandbox".into();
-    };
-    format!("waiting for process {pid}: {}, since {}", output::printable(phase), output::clock(*since))
-}
-
-/// Waits until the process that a record names has ended; forever when there is none.
-async fn ended(record: Option<&StartupRecord>) {
-    let Some(pid) = record.and_then(|record| Pid::from_raw(record.pid)) else {
-        return std::future::pending().await;
-    };
-    match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
-        Ok(pidfd) => {
-            let _ = process::ended(pidfd).await;
-        }
-        // It has ended already.
-        Err(_) => tokio::time::sleep(LOOK).await,
     }
 }
 

@@ -72,7 +72,7 @@ pub fn run(work: Work) -> Result<ExitCode, CliError> {
     };
     let domain = DomainId::derive(&loaded.profile.name, project.workspace.path());
     let start = places.start(loaded.profile.clone(), project.workspace.clone(), StartMode::Serve);
-    let verbosity = if work.start.quiet { Verbosity::Quiet } else { Verbosity::Normal };
+    let verbosity = work.start.verbosity();
     let announcing = Start { first: command.announce(), ..start.clone() };
     let mut entry = Entry::new(&places, announcing, work.start.wait, verbosity);
     if work.greeting == Greeting::Shown && verbosity == Verbosity::Normal {

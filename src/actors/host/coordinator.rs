@@ -367,7 +367,8 @@ fn failed(error: &dyn std::error::Error) -> Event {
 fn session_end(reason: &EndReason) -> SessionEnd {
     match reason {
         EndReason::Failed { causes, .. } => SessionEnd::SandboxLost(causes.join(": ")),
-        EndReason::Down => SessionEnd::TornDown("`lazaret down` took the Domain down".to_owned()),
-        EndReason::Idle | EndReason::Cancelled => SessionEnd::TornDown("the Domain was taken down".to_owned()),
+        EndReason::Down => SessionEnd::TornDown("somebody ran `lazaret down`".to_owned()),
+        EndReason::Idle => SessionEnd::TornDown("no session lived any more".to_owned()),
+        EndReason::Cancelled => SessionEnd::TornDown("its start was cancelled".to_owned()),
     }
 }

@@ -5,12 +5,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::cli::args::{DomainArgs, EscapeArgs, ProjectArgs};
-use crate::cli::connect::{self, Reach};
+use crate::cli::args::{DomainArgs, EscapeArgs, ProjectArgs, StartArgs};
+use crate::cli::connect::Reach;
 use crate::cli::domains::{self, FindError};
 use crate::cli::error::CliError;
 use crate::cli::open::{self, Command};
 use crate::cli::places::Places;
+use crate::cli::waiting::{self, Waiting};
 use crate::cli::{hint, output, question, start};
 use crate::domain::workspace::{DomainRecord, Workspace};
 use crate::identity::ClientChannel;
@@ -20,6 +21,8 @@ use crate::identity::ClientChannel;
 pub struct Args {
     #[command(flatten)]
     meant: DomainArgs,
+    #[command(flatten)]
+    start: StartArgs,
     #[command(flatten)]
     escape: EscapeArgs,
     /// Command to run [default: the running profile's]
@@ -43,21 +46,31 @@ pub fn run(args: Args) -> Result<ExitCode, CliError> {
         escape: args.escape.escape_char,
     };
     question::block_on(async {
-        let channel = join(&places, &record).await?;
+        let channel = join(&places, &record, &args.start).await?;
         let ended = open::session(channel, &command, None).await?;
         open::conclude(ended, &record.domain, recovery).await
     })?
 }
 
-async fn join(places: &Places, record: &DomainRecord) -> Result<ClientChannel, CliError> {
-    match connect::reach(&places.runtime(&record.domain), &record.domain).await {
-        Ok(Reach::Published(channel)) => Ok(*channel),
-        Ok(Reach::Changing(error)) => {
-            Err(CliError::from(error).hint(format!("see how it stands: {}", hint::on("status", &record.domain))))
+/// Joins what runs; waits for what is under way, and starts nothing.
+async fn join(places: &Places, record: &DomainRecord, args: &StartArgs) -> Result<ClientChannel, CliError> {
+    let runtime = places.runtime(&record.domain);
+    let mut waiting = Waiting::new(record.domain.clone(), runtime.clone(), args.wait, args.verbosity());
+    loop {
+        match waiting.reach().await? {
+            Reach::Published(channel) => return Ok(*channel),
+            Reach::Absent if waiting::under_way(&runtime).is_none() => {
+                let start = hint::up(Some(&record.profile), record.workspace().as_ref());
+                let text = format!("{} is not running", record.domain);
+                return Err(CliError::message(text).hint(format!("start it: {start}")));
+            }
+            Reach::Absent | Reach::Changing(_) => {
+                if let Some(channel) = waiting.for_other().await? {
+                    waiting.progress.clear();
+                    return Ok(channel);
+                }
+            }
         }
-        Ok(Reach::Absent) => Err(CliError::message(format!("{} is not running", record.domain))
-            .hint(format!("start it: {}", hint::up(Some(&record.profile), record.workspace().as_ref())))),
-        Err(error) => Err(error.into_cli(&record.domain)),
     }
 }
 

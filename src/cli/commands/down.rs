@@ -15,7 +15,7 @@ use crate::cli::domains::{self, FindError};
 use crate::cli::error::{CliError, ErrorKind};
 use crate::cli::output;
 use crate::cli::places::Places;
-use crate::cli::progress::{ProgressDisplay, Verbosity};
+use crate::cli::progress::ProgressDisplay;
 use crate::cli::question::{self, QuestionError};
 use crate::cli::{hint, start};
 use crate::domain::workspace::DomainRecord;
@@ -85,8 +85,7 @@ async fn take_down(
     live: LiveSessions,
     args: &StartArgs,
 ) -> Result<Answer, CliError> {
-    let verbosity = if args.quiet { Verbosity::Quiet } else { Verbosity::Normal };
-    let mut progress = ProgressDisplay::begin(verbosity);
+    let mut progress = ProgressDisplay::begin(args.verbosity());
     progress.phase(format!("taking {} down", record.domain));
     let work = request(places, record, live);
     tokio::pin!(work);

@@ -9,12 +9,12 @@ use tokio::net::UnixListener;
 
 use super::*;
 use crate::domain::ids::{CoordinatorId, Generation};
-use crate::domain::layout::StorageRoot;
+use crate::domain::layout::{RuntimeRoot, StorageRoot};
 use crate::domain::profile::{Profile, fixtures};
 use crate::domain::workspace::Workspace;
 use crate::identity::{Face, TrustAnchor, channel};
 use crate::sys::seqpacket::Lease;
-use crate::wire::bootstrap::{COORDINATOR, Progress, StartMode};
+use crate::wire::bootstrap::{COORDINATOR, Progress, StartupRecord};
 use crate::wire::frame;
 
 struct Machine {
@@ -44,7 +44,7 @@ impl Machine {
         let mut entry = Entry::new(&self.places, self.start(plays), wait, Verbosity::Quiet);
         // What this machine lacks is not the matter here.
         entry.checked = true;
-        std::fs::create_dir_all(entry.runtime.path()).unwrap();
+        std::fs::create_dir_all(entry.waiting.runtime.path()).unwrap();
         entry
     }
 }
@@ -132,7 +132,7 @@ async fn a_failed_start_says_why() {
 async fn whoever_loses_the_race_joins_the_winner() {
     let machine = Machine::new();
     let mut entry = machine.entry("lock held", LONG);
-    let (domain, runtime) = (entry.domain.clone(), entry.runtime.clone());
+    let (domain, runtime) = (entry.waiting.domain.clone(), entry.waiting.runtime.clone());
     let winner = async {
         tokio::time::sleep(Duration::from_millis(300)).await;
         serve(&domain, &runtime, async {}).await;
@@ -148,7 +148,7 @@ async fn a_winner_that_ends_without_publishing_is_followed_by_an_own_start() {
     // A holder that lives for a while, says so, and then is gone.
     let mut holder = tokio::process::Command::new("sleep").arg("0.4").spawn().unwrap();
     let record = StartupRecord { pid: holder.id().unwrap().cast_signed(), phase: "pulling".into(), since: 0 };
-    std::fs::write(entry.runtime.startup(), serde_json::to_vec(&record).unwrap()).unwrap();
+    std::fs::write(entry.waiting.runtime.startup(), serde_json::to_vec(&record).unwrap()).unwrap();
     let begun = std::time::Instant::now();
     let (entered, status) = tokio::join!(entry.enter(), holder.wait());
     entered.unwrap();
@@ -161,7 +161,7 @@ async fn waiting_is_bounded_and_says_for_what() {
     let machine = Machine::new();
     let mut entry = machine.entry("lock held", Duration::from_millis(300));
     let record = StartupRecord { pid: std::process::id().cast_signed(), phase: "pulling\u{1b}".into(), since: 0 };
-    std::fs::write(entry.runtime.startup(), serde_json::to_vec(&record).unwrap()).unwrap();
+    std::fs::write(entry.waiting.runtime.startup(), serde_json::to_vec(&record).unwrap()).unwrap();
     let error = entry.enter().await.unwrap_err();
     let text = error.chain().join("; ");
     assert!(text.contains("0.3 seconds") && text.contains("pulling\\u{1b}"), "{text}");

@@ -18,6 +18,7 @@ pub(super) fn cases() -> Vec<Case> {
     vec![
         case("a_waiting_caller_says_for_what", &[Need::Sandbox], a_waiting_caller_says_for_what),
         case("a_waiting_caller_joins_in_the_end", &[Need::Sandbox], a_waiting_caller_joins_in_the_end),
+        case("attach_waits_for_a_start", &[Need::Sandbox], attach_waits_for_a_start),
         case("a_stopped_coordinator_is_not_waited_for_forever", &[Need::Sandbox], a_stopped_coordinator),
         case("an_interrupted_start_leaves_nothing", &[Need::Sandbox], an_interrupted_start_leaves_nothing),
         case("an_interrupted_preparation_leaves_nothing", &[Need::Sandbox], an_interrupted_preparation),
@@ -89,6 +90,29 @@ fn a_waiting_caller_joins_in_the_end() -> CaseResult {
     kill(Pid::from_raw(leading), Signal::SIGCONT)?;
     waiting?;
     waiter.wait(START)?.ok()?.expect_stdout("joined\n")?;
+    leader.wait(START)?.ok()?;
+    ensure!(coordinator(&environment) == Some(leading), "the waiter took over");
+    Ok(())
+}
+
+/// As an `up` would, but it starts nothing itself.
+fn attach_waits_for_a_start() -> CaseResult {
+    let environment = Environment::with_prepared_image()?;
+    environment.profile("test", "linger = \"20s\"")?;
+    let leader = environment.lazaret(["run", "--", "true"]).spawn()?;
+    let startup = environment.runtime_root()?.startup();
+    let leads = || startup.exists().then(|| coordinator(&environment)).flatten();
+    let leading = eventually("a coordinator leads", START, leads)?;
+    kill(Pid::from_raw(leading), Signal::SIGSTOP)?;
+    let waiter = environment.lazaret(["attach", "--", "echo", "attached"]).spawn()?;
+    let waiting = waiter.wait_stderr(&format!("waiting for process {leading}: "), START);
+    let impatient = environment.lazaret(["attach", "-q", "--wait", "0.2", "--", "true"]).run();
+    kill(Pid::from_raw(leading), Signal::SIGCONT)?;
+    waiting?;
+    let impatient = impatient?.expect_code(125)?;
+    let said = "lazaret: error: this sandbox could not be entered within 0.2 seconds\n";
+    ensure!(impatient.stderr().starts_with(said), "{impatient}");
+    waiter.wait(START)?.ok()?.expect_stdout("attached\n")?;
     leader.wait(START)?.ok()?;
     ensure!(coordinator(&environment) == Some(leading), "the waiter took over");
     Ok(())
