@@ -5,7 +5,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use super::output;
-use crate::domain::failure;
+use crate::domain::failure::Failure;
 
 /// What kind of failure it is; decides the exit status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub struct CliError {
     /// Decides the exit status.
     pub kind: ErrorKind,
     /// What happened, with its causes.
-    pub source: Failure,
+    pub source: Source,
     /// Particulars that are no causes, one line each.
     pub details: Vec<String>,
     /// What the user can do, one line each.
@@ -52,7 +52,7 @@ pub struct CliError {
 
 /// What happened.
 #[derive(Debug)]
-pub enum Failure {
+pub enum Source {
     /// An error with its chain of sources.
     Error(Box<dyn Error + Send + Sync>),
     /// What happened, and errors with a place in a file each.
@@ -69,12 +69,12 @@ impl CliError {
 
     /// Makes a failure of Lazaret's own from causes, outermost first.
     pub fn causes(causes: Vec<String>) -> Self {
-        Self { kind: ErrorKind::Own, source: Failure::Causes(causes), details: Vec::new(), hints: Vec::new() }
+        Self { kind: ErrorKind::Own, source: Source::Causes(causes), details: Vec::new(), hints: Vec::new() }
     }
 
     /// Makes a failure of errors that show a place in a file each, under one sentence.
     pub fn diagnostics(text: String, reports: impl IntoIterator<Item = impl Into<miette::Report>>) -> Self {
-        let source = Failure::Diagnostics(text, reports.into_iter().map(Into::into).collect());
+        let source = Source::Diagnostics(text, reports.into_iter().map(Into::into).collect());
         Self { kind: ErrorKind::Own, source, details: Vec::new(), hints: Vec::new() }
     }
 
@@ -92,7 +92,7 @@ impl CliError {
 
     /// Tells whether it only says that nobody reads the output any more.
     pub fn is_broken_pipe(&self) -> bool {
-        let Failure::Error(error) = &self.source else { return false };
+        let Source::Error(error) = &self.source else { return false };
         error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
     }
 
@@ -124,7 +124,7 @@ impl CliError {
         for detail in &self.details {
             text.push_str(&format!("  {detail}\n"));
         }
-        if let Failure::Diagnostics(_, reports) = &self.source {
+        if let Source::Diagnostics(_, reports) = &self.source {
             text.extend(reports.iter().map(|report| format!("{report:?}\n")));
         }
         for hint in &self.hints {
@@ -136,23 +136,23 @@ impl CliError {
     /// Gives what happened and its causes, outermost first.
     pub fn chain(&self) -> Vec<String> {
         match &self.source {
-            Failure::Causes(causes) => causes.clone(),
-            Failure::Error(error) => failure::Failure::of(error.as_ref()).causes,
+            Source::Causes(causes) => causes.clone(),
+            Source::Error(error) => Failure::of(error.as_ref()).causes,
             // Each report shows its own causes.
-            Failure::Diagnostics(text, _) => vec![text.clone()],
+            Source::Diagnostics(text, _) => vec![text.clone()],
         }
     }
 }
 
-impl From<failure::Failure> for CliError {
-    fn from(failure::Failure { causes, hints }: failure::Failure) -> Self {
+impl From<Failure> for CliError {
+    fn from(Failure { causes, hints }: Failure) -> Self {
         Self { hints, ..Self::causes(causes) }
     }
 }
 
 impl<E: Error + Send + Sync + 'static> From<E> for CliError {
     fn from(error: E) -> Self {
-        Self { kind: ErrorKind::Own, source: Failure::Error(Box::new(error)), details: Vec::new(), hints: Vec::new() }
+        Self { kind: ErrorKind::Own, source: Source::Error(Box::new(error)), details: Vec::new(), hints: Vec::new() }
     }
 }
 

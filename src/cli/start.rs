@@ -144,7 +144,7 @@ impl Entry {
         self.waiting.progress.clear();
         match outcome {
             Ok(StartOutcome::LockHeld) => Ok(Attempt::LockHeld),
-            Ok(StartOutcome::Failed { causes, hints }) => Err(self.failed(Failure { causes, hints })),
+            Ok(StartOutcome::Failed(failure)) => Err(self.failed(failure)),
             Ok(StartOutcome::Published | StartOutcome::Recovered) => {
                 Err(CliError::message("the Host Coordinator recovered the Domain instead of starting it"))
             }
@@ -198,7 +198,7 @@ pub async fn recover(start: Start) -> Result<Recovery, CliError> {
     match tokio::time::timeout(RECOVERY_LIMIT, follow).await {
         Ok(Ok(StartOutcome::Recovered | StartOutcome::Published)) => Ok(Recovery::Done),
         Ok(Ok(StartOutcome::LockHeld)) => Ok(Recovery::Elsewhere),
-        Ok(Ok(StartOutcome::Failed { causes, hints })) => Err(Failure { causes, hints }.into()),
+        Ok(Ok(StartOutcome::Failed(failure))) => Err(failure.into()),
         Ok(Err(error)) => Err(error.into()),
         Err(_) => Err(CliError::message("removing what the lost sandbox left over takes too long")),
     }

@@ -63,13 +63,8 @@ pub enum EndReason {
     Down,
     /// The client that started it went away before publication.
     Cancelled,
-    /// A step failed or a process was lost; causes outermost first, then hints.
-    Failed {
-        /// Causes.
-        causes: Vec<String>,
-        /// What the developer can do.
-        hints: Vec<String>,
-    },
+    /// A step failed or a process was lost.
+    Failed(Failure),
 }
 
 /// What happened.
@@ -104,12 +99,7 @@ pub enum Event {
     /// The client that started the Domain went away before publication.
     Cancelled,
     /// A step failed or a needed process was lost.
-    Failed {
-        /// Causes, outermost first.
-        causes: Vec<String>,
-        /// What the developer can do.
-        hints: Vec<String>,
-    },
+    Failed(Failure),
     /// The Runtime Supervisor ended; in a teardown that is what was asked for.
     SupervisorEnded {
         /// How it ended, for people.
@@ -120,8 +110,8 @@ pub enum Event {
 }
 
 impl From<Failure> for Event {
-    fn from(Failure { causes, hints }: Failure) -> Self {
-        Self::Failed { causes, hints }
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
     }
 }
 
@@ -229,8 +219,8 @@ pub fn step(mut state: Lifecycle, event: Event) -> (Lifecycle, Vec<Effect>) {
             state.end = Some(EndReason::Cancelled);
             vec![]
         }
-        (Beginning, Event::Failed { causes, hints }) => {
-            state.end = Some(EndReason::Failed { causes, hints });
+        (Beginning, Event::Failed(failure)) => {
+            state.end = Some(EndReason::Failed(failure));
             enter(&mut state, Releasing, vec![Effect::Release])
         }
         (Building, Event::LeaseAcquired) => {
@@ -263,18 +253,18 @@ pub fn step(mut state: Lifecycle, event: Event) -> (Lifecycle, Vec<Effect>) {
             state.end = Some(EndReason::Cancelled);
             enter(&mut state, Ended, vec![Effect::AbandonPreparation, Effect::Exit])
         }
-        (Recovering | Preparing, Event::Failed { causes, hints }) => {
-            state.end = Some(EndReason::Failed { causes, hints });
+        (Recovering | Preparing, Event::Failed(failure)) => {
+            state.end = Some(EndReason::Failed(failure));
             enter(&mut state, Ended, vec![Effect::ReportFailed, Effect::Exit])
         }
         (Building | Publishing, Event::Cancelled) => tear_down(&mut state, EndReason::Cancelled),
-        (Building | Publishing | Published, Event::Failed { causes, hints }) => {
-            tear_down(&mut state, EndReason::Failed { causes, hints })
+        (Building | Publishing | Published, Event::Failed(failure)) => {
+            tear_down(&mut state, EndReason::Failed(failure))
         }
         (Building | Publishing | Published, Event::SupervisorEnded { how }) => {
             state.supervisor = false;
-            let causes = vec![format!("the Runtime Supervisor ended: {how}")];
-            tear_down(&mut state, EndReason::Failed { causes, hints: vec![] })
+            let failure = Failure::message(format!("the Runtime Supervisor ended: {how}"));
+            tear_down(&mut state, EndReason::Failed(failure))
         }
         (TearingDown, Event::SessionsEnded) => {
             state.sessions.clear();
@@ -296,14 +286,14 @@ pub fn step(mut state: Lifecycle, event: Event) -> (Lifecycle, Vec<Effect>) {
         }
         (Releasing, Event::Released) => {
             let report = match &state.end {
-                Some(EndReason::Failed { .. }) => vec![Effect::ReportFailed, Effect::Exit],
+                Some(EndReason::Failed(_)) => vec![Effect::ReportFailed, Effect::Exit],
                 _ => vec![Effect::Exit],
             };
             enter(&mut state, Ended, report)
         }
-        (Releasing, Event::Failed { causes, hints }) => {
+        (Releasing, Event::Failed(failure)) => {
             // What could not be removed stays recorded; the next start recovers it.
-            state.end.get_or_insert(EndReason::Failed { causes, hints });
+            state.end.get_or_insert(EndReason::Failed(failure));
             enter(&mut state, Ended, vec![Effect::ReportFailed, Effect::Exit])
         }
         _ => vec![],
@@ -350,7 +340,7 @@ mod tests {
     use std::collections::{HashSet, VecDeque};
 
     fn failed() -> Event {
-        Event::Failed { causes: vec!["x".into()], hints: vec![] }
+        Failure::message("x").into()
     }
 
     fn run(purpose: Purpose, events: &[Event]) -> (Lifecycle, Vec<Effect>) {
@@ -438,7 +428,7 @@ mod tests {
         events.extend([Event::SupervisorEnded { how: "killed by signal 9".into() }, Event::SessionsEnded]);
         let (state, effects) = run(Purpose::Serve, &events);
         assert_eq!(state.phase, Phase::Releasing);
-        assert!(matches!(state.end, Some(EndReason::Failed { .. })));
+        assert!(matches!(state.end, Some(EndReason::Failed(_))));
         assert_eq!(effects.last(), Some(&Effect::Release));
     }
 

@@ -50,7 +50,7 @@ pub fn decide(child: Child, how: &str) -> Verdict {
 
 /// Gives what the loss of something that is not replaced amounts to.
 pub fn loss(what: &str, how: &str) -> Failure {
-    Failure { causes: vec![format!("{what} ended: {how}; this is a defect of Lazaret")], hints: vec![] }
+    Failure::message(format!("{what} ended: {how}; this is a defect of Lazaret"))
 }
 
 #[cfg(test)]

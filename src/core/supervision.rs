@@ -196,11 +196,11 @@ impl Phase {
         match event {
             Event::Failed(failure) => Self::tear_down(vec![Effect::ReportBuildFailed(failure)]),
             Event::Lost(cause) => {
-                let failure = Failure { causes: vec![cause], hints: vec![] };
+                let failure = Failure::message(cause);
                 Self::tear_down(vec![Effect::ReportBuildFailed(failure)])
             }
             Event::DeadlineExpired => {
-                let failure = Failure { causes: vec!["the sandbox was not ready in time".into()], hints: vec![] };
+                let failure = Failure::message("the sandbox was not ready in time");
                 Self::tear_down(vec![Effect::ReportBuildFailed(failure)])
             }
             Event::TearDownOrdered => Self::tear_down(vec![]),
@@ -251,7 +251,7 @@ mod tests {
     }
 
     fn failure() -> Failure {
-        Failure { causes: vec!["x".into()], hints: vec![] }
+        Failure::message("x")
     }
 
     fn every_event() -> Vec<Event> {

@@ -1,7 +1,9 @@
 //! What is told about something that failed.
 
+use serde::{Deserialize, Serialize};
+
 /// Why something failed, in words for people.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// Causes, outermost first.
     pub causes: Vec<String>,
@@ -14,6 +16,16 @@ impl Failure {
     pub fn of(error: &dyn std::error::Error) -> Self {
         let chain = std::iter::successors(Some(error), |cause| cause.source());
         Self { causes: chain.map(ToString::to_string).collect(), hints: vec![] }
+    }
+
+    /// Makes one of a sentence, without hints.
+    pub fn message(text: impl Into<String>) -> Self {
+        Self { causes: vec![text.into()], hints: vec![] }
+    }
+
+    /// Gives it these hints.
+    pub fn with_hints(self, hints: Vec<String>) -> Self {
+        Self { hints, ..self }
     }
 
     /// Gives the causes on one line.

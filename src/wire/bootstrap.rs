@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::failure::Failure;
 use crate::domain::profile::Profile;
 use crate::domain::session::SessionRequest;
 use crate::domain::workspace::Workspace;
@@ -81,13 +82,8 @@ pub enum StartOutcome {
     Recovered,
     /// Another coordinator holds the Domain lock (OR-1).
     LockHeld,
-    /// It failed; causes from outermost to innermost, then hints.
-    Failed {
-        /// Causes, outermost first.
-        causes: Vec<String>,
-        /// What the developer can do.
-        hints: Vec<String>,
-    },
+    /// It failed.
+    Failed(Failure),
 }
 
 /// What a start in progress is doing, in the runtime directory (`startup.json`), for callers that

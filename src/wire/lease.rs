@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::failure::Failure;
 use crate::domain::ids::SessionId;
 use crate::domain::network::{NetworkAttestation, ProbeReport};
 use crate::domain::ownership::{MountIdentity, NamespaceIdentity};
@@ -110,12 +111,7 @@ pub enum SupervisorReport {
     /// The probe inside the sandbox ended. After a report without failures the sandbox is ready.
     Probed(ProbeReport),
     /// A build step failed; the supervisor tears down and ends.
-    BuildFailed {
-        /// Causes, outermost first.
-        causes: Vec<String>,
-        /// What the developer can do.
-        hints: Vec<String>,
-    },
+    BuildFailed(Failure),
     /// A session's process runs, so input may flow.
     SessionStarted {
         /// The session.

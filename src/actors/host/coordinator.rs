@@ -247,7 +247,7 @@ impl CoordinatorState {
                 // Stays when something else lies in it; the next leader makes it anew under the lock.
                 std::fs::remove_dir(self.places.runtime.path()).ok();
                 if let Ok(mut status) = self.status.lock() {
-                    *status = if matches!(self.life.end, Some(EndReason::Failed { .. })) {
+                    *status = if matches!(self.life.end, Some(EndReason::Failed(_))) {
                         ExitCode::FAILURE
                     } else {
                         ExitCode::SUCCESS
@@ -268,11 +268,9 @@ impl CoordinatorState {
                 self.tell_registry(RegistryMessage::ExecEnded(session, outcome));
             }
             SupervisorReport::SandboxLost { cause } => {
-                self.advance(myself, Event::Failed { causes: vec![cause], hints: vec![] }).await;
+                self.advance(myself, Failure::message(cause).into()).await;
             }
-            SupervisorReport::BuildFailed { causes, hints } => {
-                self.advance(myself, Event::Failed { causes, hints }).await;
-            }
+            SupervisorReport::BuildFailed(failure) => self.advance(myself, failure.into()).await,
             SupervisorReport::TornDown => tracing::info!("the supervisor took everything down"),
             evidence => match evidence::changes(&generation, evidence) {
                 Ok((changes, evidence::Complete::No)) => self.record(myself, changes),
@@ -366,7 +364,7 @@ fn failed(error: &dyn std::error::Error) -> Event {
 
 fn session_end(reason: &EndReason) -> SessionEnd {
     match reason {
-        EndReason::Failed { causes, .. } => SessionEnd::SandboxLost(causes.join(": ")),
+        EndReason::Failed(failure) => SessionEnd::SandboxLost(failure.line()),
         EndReason::Down => SessionEnd::TornDown("somebody ran `lazaret down`".to_owned()),
         EndReason::Idle => SessionEnd::TornDown("no session lived any more".to_owned()),
         EndReason::Cancelled => SessionEnd::TornDown("its start was cancelled".to_owned()),

@@ -40,7 +40,7 @@ pub fn changes(
         SupervisorReport::NetworkReady(attestation) => vec![Change::AttestNetwork(attestation)],
         SupervisorReport::SandboxCreated { runsc } => vec![process(Participant::Runsc, &runsc)?],
         SupervisorReport::Probed(report) => return Ok((vec![Change::AcceptProbe(report)], Complete::Yes)),
-        SupervisorReport::BuildFailed { .. }
+        SupervisorReport::BuildFailed(_)
         | SupervisorReport::SessionStarted { .. }
         | SupervisorReport::SessionEnded { .. }
         | SupervisorReport::SandboxLost { .. }

@@ -98,8 +98,8 @@ async fn lead(bootstrap: OwnedFd) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            let outcome = StartOutcome::Failed { causes: Failure::of(&error).causes, hints: error.hints() };
-            tell(&pair, outcome).await;
+            let failure = Failure::of(&error).with_hints(error.hints());
+            tell(&pair, StartOutcome::Failed(failure)).await;
             ExitCode::FAILURE
         }
     }

@@ -7,7 +7,6 @@ use super::messages::HostMessage;
 use super::preparation::{self, PrepareRequest};
 use super::startup::Startup;
 use super::task;
-use crate::core::lifecycle::Event;
 use crate::domain::failure::Failure;
 use crate::domain::layout::StorageRoot;
 
@@ -25,9 +24,7 @@ impl Preparing {
         let task = task::begin(coordinator, "preparation", async move {
             match preparation::prepare(&request, &|progress| startup.progress(progress)).await {
                 Ok(manifest) => HostMessage::Prepared(Box::new(manifest)),
-                Err(error) => {
-                    HostMessage::Event(Event::Failed { causes: Failure::of(&error).causes, hints: error.hints() })
-                }
+                Err(error) => HostMessage::Event(Failure::of(&error).with_hints(error.hints()).into()),
             }
         });
         Self { task, storage }

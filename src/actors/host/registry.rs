@@ -25,6 +25,7 @@ use crate::core::lifecycle::Event;
 use crate::core::restart::{Child, Verdict, decide};
 use crate::core::session::SessionEvent;
 use crate::domain::escaped::escape;
+use crate::domain::failure::Failure;
 use crate::domain::ids::{ClientCliId, ConfigFingerprint, SessionId};
 use crate::domain::runtime::GuestProcess;
 use crate::domain::session::{SessionEnd, SessionRequest, SessionSummary, Terminal};
@@ -128,8 +129,8 @@ impl Actor for Registry {
             }
             RegistryMessage::SessionClosed(session) => state.closed(session).await?,
             RegistryMessage::SessionStuck(session) => {
-                let causes = vec![format!("the processes of session {session} could not be killed")];
-                state.arguments.coordinator.cast(HostMessage::Event(Event::Failed { causes, hints: vec![] }))?;
+                let failure = Failure::message(format!("the processes of session {session} could not be killed"));
+                state.arguments.coordinator.cast(HostMessage::Event(failure.into()))?;
             }
             RegistryMessage::CloseIfIdle if state.sessions.is_empty() => {
                 state.admission = Admission::Closed;

@@ -16,7 +16,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::sync::mpsc;
 
 use super::messages::{HostMessage, LinkMessage, SpawnError, SpawnRequest};
-use crate::core::lifecycle::Event;
+use crate::domain::failure::Failure;
 use crate::domain::ownership::ProcessIdentity;
 use crate::domain::runtime::DEFAULT_PATH;
 use crate::sys::namespaces::{MappedChild, MappedCommand, spawn_mapped};
@@ -136,8 +136,8 @@ async fn send_orders(
         let bytes = match frame::encode(&order) {
             Ok(bytes) => bytes,
             Err(error) => {
-                let causes = vec!["an order to the supervisor can't be encoded".to_owned(), error.to_string()];
-                coordinator.cast(HostMessage::Event(Event::Failed { causes, hints: Vec::new() })).ok();
+                let failure = Failure::message(format!("an order to the supervisor can't be encoded: {error}"));
+                coordinator.cast(HostMessage::Event(failure.into())).ok();
                 continue;
             }
         };

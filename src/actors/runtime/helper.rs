@@ -72,7 +72,7 @@ impl HelperError {
             Self::Start(_) | Self::Ended { .. } => "`lazaret doctor` checks slirp4netns and /dev/net/tun",
             _ => return Failure::of(self),
         };
-        Failure { hints: vec![hint.to_owned()], ..Failure::of(self) }
+        Failure::of(self).with_hints(vec![hint.to_owned()])
     }
 }
 

@@ -148,8 +148,7 @@ async fn supervise(lease: OwnedFd, began: Instant) -> Result<ExitCode, StartErro
     let helper = match leave_host_network(&plan) {
         Ok(helper) => helper,
         Err(error) => {
-            let Failure { causes, hints } = Failure::of(&error);
-            if let Ok(bytes) = frame::encode(&SupervisorReport::BuildFailed { causes, hints }) {
+            if let Ok(bytes) = frame::encode(&SupervisorReport::BuildFailed(Failure::of(&error))) {
                 let _ = lease.send(&bytes, &[]).await;
             }
             return Err(error);

@@ -88,7 +88,7 @@ impl MountsError {
             Self::Protect { .. } => "the workspace changed while the sandbox was prepared; try again",
             _ => return Failure::of(self),
         };
-        Failure { hints: vec![hint.to_owned()], ..Failure::of(self) }
+        Failure::of(self).with_hints(vec![hint.to_owned()])
     }
 }
 

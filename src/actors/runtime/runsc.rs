@@ -262,7 +262,7 @@ impl RunscError {
             }
             _ => return Failure::of(self),
         };
-        Failure { hints: vec![hint.to_owned()], ..Failure::of(self) }
+        Failure::of(self).with_hints(vec![hint.to_owned()])
     }
 }
 

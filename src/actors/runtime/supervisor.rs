@@ -32,7 +32,6 @@ use super::{runsc, storage};
 use crate::actors::ended;
 use crate::core::restart::{Child, Verdict, decide};
 use crate::core::supervision::{Effect, Event, Phase};
-use crate::domain::failure::Failure;
 use crate::domain::ids::SessionId;
 use crate::domain::runtime::{GuestProcess, RuntimePlan};
 use crate::fault;
@@ -228,9 +227,9 @@ impl SupervisorState {
                     self.answer_start(session, start)?;
                 }
             }
-            Effect::ReportBuildFailed(Failure { causes, hints }) => {
-                warn!(?causes, "the build failed");
-                self.report(SupervisorReport::BuildFailed { causes, hints })?;
+            Effect::ReportBuildFailed(failure) => {
+                warn!(causes = ?failure.causes, "the build failed");
+                self.report(SupervisorReport::BuildFailed(failure))?;
             }
             Effect::ReportLost(cause) => {
                 warn!(cause, "the sandbox is lost");

@@ -76,7 +76,7 @@ async fn play(bootstrap: Lease) {
         "publish" => serve(&domain, &runtime, say(StartOutcome::Published)).await,
         "fail" => {
             let (causes, hints) = (vec!["no image".into(), "not found".into()], vec!["prepare one".into()]);
-            say(StartOutcome::Failed { causes, hints }).await;
+            say(StartOutcome::Failed(Failure { causes, hints })).await;
         }
         "die" => {}
         "vanish" => say(StartOutcome::Published).await,

@@ -8,6 +8,7 @@ use crate::core::generation::{self, Change, Decision, GenerationDocument, Owners
 use crate::core::lifecycle::{Effect, Event, Lifecycle, Phase, Purpose};
 use crate::core::recovery::RecoveryEffect;
 use crate::core::session::{SessionEvent, SessionPhase};
+use crate::domain::failure::Failure;
 use crate::domain::ids::{ArtifactId, Generation, SessionId};
 use crate::domain::ownership::{PathIdentity, ProcessIdentity};
 
@@ -227,7 +228,7 @@ pub(super) fn exec_of(session: &SessionId) -> generation::SessionProcess {
 }
 
 pub(super) fn failed() -> Event {
-    Event::Failed { causes: vec!["it failed".to_owned()], hints: vec![] }
+    Failure::message("it failed").into()
 }
 
 impl System {

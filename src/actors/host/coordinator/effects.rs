@@ -8,7 +8,7 @@ impl CoordinatorState {
         task::begin(myself, "recovery", async move {
             HostMessage::Event(match reclaim::run(&store, &places).await {
                 Ok(()) => done,
-                Err(error) => Event::Failed { causes: Failure::of(&error).causes, hints: error.hints() },
+                Err(error) => Failure::of(&error).with_hints(error.hints()).into(),
             })
         });
     }
@@ -54,10 +54,7 @@ impl CoordinatorState {
                 self.record(myself, vec![own]);
                 Event::SupervisorSpawned
             }
-            Ok(Err(error)) => {
-                let hints = vec!["run `lazaret doctor`".to_owned()];
-                Event::Failed { causes: Failure::of(&error).causes, hints }
-            }
+            Ok(Err(error)) => Failure::of(&error).with_hints(vec!["run `lazaret doctor`".to_owned()]).into(),
             Err(error) => failed(&error),
         };
         myself.cast(HostMessage::Event(event)).ok();
@@ -96,7 +93,7 @@ impl CoordinatorState {
                 }
             }
             Err(error) => {
-                let event = Event::Failed { causes: Failure::of(&error).causes, hints: error.hints() };
+                let event = Failure::of(&error).with_hints(error.hints()).into();
                 myself.cast(HostMessage::Event(event)).ok();
             }
         }
@@ -142,10 +139,9 @@ impl CoordinatorState {
     }
 
     pub(super) async fn report_failed(&self) {
-        if let Some(EndReason::Failed { causes, hints }) = &self.life.end {
-            tracing::error!(?causes, "the generation failed");
-            let outcome = StartOutcome::Failed { causes: causes.clone(), hints: hints.clone() };
-            self.startup.outcome(outcome).await;
+        if let Some(EndReason::Failed(failure)) = &self.life.end {
+            tracing::error!(causes = ?failure.causes, "the generation failed");
+            self.startup.outcome(StartOutcome::Failed(failure.clone())).await;
         }
     }
 

@@ -84,6 +84,6 @@ impl NetworkError {
             Self::Rule { .. } => "the kernel needs CONFIG_IP_MULTIPLE_TABLES (policy routing)",
             _ => return Failure::of(self),
         };
-        Failure { hints: vec![hint.to_owned()], ..Failure::of(self) }
+        Failure::of(self).with_hints(vec![hint.to_owned()])
     }
 }
