@@ -19,9 +19,39 @@ pub struct NetworkGrant {
     /// Resolvers to use; empty means the host's, through the connectivity helper.
     pub dns: Vec<IpAddr>,
     /// Whether IPv6 is on, under an equal policy.
-    pub ipv6: bool,
+    pub ipv6: Ipv6,
     /// What the readiness probe tries besides its defaults.
     pub probe: ProbeGrant,
+}
+
+/// Whether IPv6 is on in a sandbox; written as `true` or `false`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "bool", into = "bool")]
+pub enum Ipv6 {
+    /// It is not.
+    #[default]
+    Off,
+    /// It is, under a policy equal to the one for IPv4.
+    On,
+}
+
+impl Ipv6 {
+    /// Tells whether it is on.
+    pub fn is_on(self) -> bool {
+        self == Self::On
+    }
+}
+
+impl From<bool> for Ipv6 {
+    fn from(on: bool) -> Self {
+        if on { Self::On } else { Self::Off }
+    }
+}
+
+impl From<Ipv6> for bool {
+    fn from(ipv6: Ipv6) -> Self {
+        ipv6.is_on()
+    }
 }
 
 /// What the readiness probe tries besides its defaults.
@@ -74,7 +104,7 @@ pub struct NetworkPolicy {
     /// What the sandbox's `/etc/resolv.conf` names.
     pub resolvers: Vec<IpAddr>,
     /// Whether IPv6 is on.
-    pub ipv6: bool,
+    pub ipv6: Ipv6,
 }
 
 /// Addresses on the link between the enforcement namespace and the connectivity helper.

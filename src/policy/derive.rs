@@ -11,7 +11,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use super::address_space::{below_default_route, representative};
 use crate::domain::ids::{ConfigFingerprint, DomainId, Generation, PolicyDigest, ReadinessFingerprint, SidecarId};
 use crate::domain::network::{
-    LINK, LINK_DEVICE, LINK_V6, NetworkGrant, NetworkPolicy, PolicyRule, ProbeGrant, ProbePlan, Verdict,
+    Ipv6, LINK, LINK_DEVICE, LINK_V6, NetworkGrant, NetworkPolicy, PolicyRule, ProbeGrant, ProbePlan, Verdict,
 };
 use crate::domain::ownership::NamespaceIdentity;
 
@@ -37,8 +37,8 @@ const OFFLINE_DEADLINE_MS: u64 = 2_000;
 const ONLINE_DEADLINE_MS: u64 = 8_000;
 
 /// Gives the default deny prefixes of the enabled address families.
-pub fn default_deny(ipv6: bool) -> Vec<IpNet> {
-    let v6 = if ipv6 { &DEFAULT_DENY_V6[..] } else { &[] };
+pub fn default_deny(ipv6: Ipv6) -> Vec<IpNet> {
+    let v6 = if ipv6.is_on() { &DEFAULT_DENY_V6[..] } else { &[] };
     DEFAULT_DENY.iter().chain(v6).filter_map(|text| text.parse().ok()).collect()
 }
 
@@ -51,7 +51,7 @@ pub fn network_policy(grant: &NetworkGrant) -> NetworkPolicy {
     let resolvers = if grant.dns.is_empty() { vec![IpAddr::from(LINK.resolver)] } else { grant.dns.clone() };
     let denied = default_deny(grant.ipv6).into_iter().map(|prefix| (prefix, "default"));
     let denied = denied.chain(grant.deny.iter().map(|prefix| (*prefix, "configuration")));
-    let enabled = |prefix: &IpNet| grant.ipv6 || matches!(prefix, IpNet::V4(_));
+    let enabled = |prefix: &IpNet| grant.ipv6.is_on() || matches!(prefix, IpNet::V4(_));
 
     let mut rules = BTreeMap::new();
     for (prefix, origin) in denied.filter(|(prefix, _)| enabled(prefix)) {
@@ -70,7 +70,7 @@ pub fn network_policy(grant: &NetworkGrant) -> NetworkPolicy {
             rules.entry(host).or_insert((Verdict::Permit, "resolver"));
         }
     }
-    if grant.ipv6 {
+    if grant.ipv6.is_on() {
         for (prefix, rule) in rules.clone() {
             if let IpNet::V4(net) = prefix {
                 let kept = rules.entry(nat64(net).into()).or_insert(rule);
@@ -96,7 +96,7 @@ pub fn verdict(policy: &NetworkPolicy, address: &IpAddr) -> Verdict {
     if is_link(address) {
         return Verdict::Permit;
     }
-    let by_default = if address.is_ipv4() || policy.ipv6 { Verdict::Permit } else { Verdict::Deny };
+    let by_default = if address.is_ipv4() || policy.ipv6.is_on() { Verdict::Permit } else { Verdict::Deny };
     longest_match(policy.rules.iter().map(|rule| (rule.prefix, rule.verdict)), address).unwrap_or(by_default)
 }
 
@@ -111,7 +111,7 @@ pub fn probe_plan(policy: &NetworkPolicy, grant: &ProbeGrant) -> ProbePlan {
     let mut routed = representatives(policy, Verdict::Permit);
     routed.extend(policy.resolvers.iter().filter(|resolver| !is_link(resolver)));
     routed.extend(elsewhere(policy, &ELSEWHERE));
-    if policy.ipv6 {
+    if policy.ipv6.is_on() {
         routed.extend(elsewhere(policy, &ELSEWHERE_V6));
     }
     let offline = grant.resolve.is_empty() && grant.connect.is_empty();
@@ -133,7 +133,7 @@ pub fn digest(policy: &NetworkPolicy) -> PolicyDigest {
     let mut rules: Vec<_> = policy.rules.iter().map(|rule| (canonical_position(rule.prefix), rule)).collect();
     rules.sort_by_key(|(position, _)| *position);
     let mut text = String::from("lazaret network policy 1\n");
-    text.push_str(if policy.ipv6 { "ipv6 on\n" } else { "ipv6 off\n" });
+    text.push_str(if policy.ipv6.is_on() { "ipv6 on\n" } else { "ipv6 off\n" });
     for resolver in &policy.resolvers {
         text.push_str(&format!("resolver {resolver}\n"));
     }

@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-use crate::domain::network::{LINK, LINK_DEVICE, LINK_V6, NetworkPolicy, Verdict};
+use crate::domain::network::{Ipv6, LINK, LINK_DEVICE, LINK_V6, NetworkPolicy, Verdict};
 
 /// Name of the loopback device.
 pub const LOOPBACK_DEVICE: &str = "lo";
@@ -137,12 +137,12 @@ impl Enforcement {
         routes.extend(kernel_routes(policy.ipv6));
         let mut rules = default_rules(Family::V4);
         rules.extend(installed_rules(policy.ipv6));
-        if policy.ipv6 {
+        if policy.ipv6.is_on() {
             rules.extend(default_rules(Family::V6));
         }
         let mut loopback = BTreeSet::from([net(Ipv4Addr::LOCALHOST, 8)]);
         let mut link = BTreeSet::from([host(LINK.own)]);
-        if policy.ipv6 {
+        if policy.ipv6.is_on() {
             loopback.insert(host(Ipv6Addr::LOCALHOST));
             link.insert(host(LINK_V6.0));
         }
@@ -170,14 +170,14 @@ impl Enforcement {
 pub fn installed_routes(policy: &NetworkPolicy) -> Vec<Route> {
     let on_link = |address: IpAddr| route(address.into(), None, LINK_DEVICE, None);
     let mut routes = vec![on_link(LINK.gateway.into()), on_link(LINK.resolver.into())];
-    if policy.ipv6 {
+    if policy.ipv6.is_on() {
         routes.push(on_link(LINK_V6.1.into()));
     }
     routes.push(through_helper(net(Ipv4Addr::UNSPECIFIED, 0)));
-    if policy.ipv6 {
+    if policy.ipv6.is_on() {
         routes.push(through_helper(net(Ipv6Addr::UNSPECIFIED, 0)));
     }
-    let enabled = policy.rules.iter().filter(|rule| policy.ipv6 || rule.prefix.network().is_ipv4());
+    let enabled = policy.rules.iter().filter(|rule| policy.ipv6.is_on() || rule.prefix.network().is_ipv4());
     routes.extend(enabled.map(|rule| match rule.verdict {
         Verdict::Permit => through_helper(rule.prefix),
         Verdict::Deny => held_back(rule.prefix),
@@ -186,7 +186,7 @@ pub fn installed_routes(policy: &NetworkPolicy) -> Vec<Route> {
 }
 
 /// Gives the rules to install.
-pub fn installed_rules(ipv6: bool) -> Vec<Rule> {
+pub fn installed_rules(ipv6: Ipv6) -> Vec<Rule> {
     let guard = |family| Rule {
         family,
         priority: GUARD_PRIORITY,
@@ -194,7 +194,7 @@ pub fn installed_rules(ipv6: bool) -> Vec<Rule> {
         device: Some(LINK_DEVICE.into()),
         surplus: vec![],
     };
-    let families: &[Family] = if ipv6 { &[Family::V4, Family::V6] } else { &[Family::V4] };
+    let families: &[Family] = if ipv6.is_on() { &[Family::V4, Family::V6] } else { &[Family::V4] };
     families.iter().copied().map(guard).collect()
 }
 
@@ -203,7 +203,7 @@ pub fn installed_rules(ipv6: bool) -> Vec<Rule> {
 /// A dropped connection attempt gives up after two retries (about seven seconds) instead of two
 /// minutes. ICMP echo sockets are open to the sandbox's own group, which is 0 in this user namespace.
 /// Ports below 1024 are left to gVisor's own check, since the sentry holds no capability here.
-pub fn settings(ipv6: bool) -> Vec<Setting> {
+pub fn settings(ipv6: Ipv6) -> Vec<Setting> {
     let set = |path: &str, value: &str| Setting { path: path.into(), value: value.into() };
     let mut all = vec![
         // First, as changing it resets others. A new namespace may inherit it from the host's.
@@ -213,7 +213,7 @@ pub fn settings(ipv6: bool) -> Vec<Setting> {
         set("net/ipv4/ip_unprivileged_port_start", "0"),
         set("net/ipv4/conf/all/route_localnet", "0"),
     ];
-    if ipv6 {
+    if ipv6.is_on() {
         all.extend([set("net/ipv6/conf/all/disable_ipv6", "0"), set("net/ipv6/conf/all/forwarding", "0")]);
     } else {
         all.extend([set("net/ipv6/conf/all/disable_ipv6", "1"), set("net/ipv6/conf/default/disable_ipv6", "1")]);
@@ -222,13 +222,13 @@ pub fn settings(ipv6: bool) -> Vec<Setting> {
 }
 
 /// Gives the settings of the link, to apply while it is down.
-pub fn link_settings(ipv6: bool) -> Vec<Setting> {
+pub fn link_settings(ipv6: Ipv6) -> Vec<Setting> {
     let set = |family: &str, name: &str, value: &str| Setting {
         path: format!("net/{family}/conf/{LINK_DEVICE}/{name}"),
         value: value.into(),
     };
     let mut all = vec![set("ipv4", "route_localnet", "0")];
-    if ipv6 {
+    if ipv6.is_on() {
         all.extend([
             set("ipv6", "disable_ipv6", "0"),
             // The helper sends router advertisements; addresses and routes come from the policy alone.
@@ -273,7 +273,7 @@ fn held_back(destination: IpNet) -> Route {
 }
 
 /// Routes that the kernel makes by itself for the addresses above.
-fn kernel_routes(ipv6: bool) -> Vec<Route> {
+fn kernel_routes(ipv6: Ipv6) -> Vec<Route> {
     let kernel = |destination, kind, device: &str, source| Route {
         table: LOCAL_TABLE,
         kind,
@@ -287,7 +287,7 @@ fn kernel_routes(ipv6: bool) -> Vec<Route> {
         kernel(broadcast, RouteKind::Broadcast, LOOPBACK_DEVICE, localhost),
         kernel(host(LINK.own), RouteKind::Local, LINK_DEVICE, Some(LINK.own.into())),
     ];
-    if ipv6 {
+    if ipv6.is_on() {
         let multicast = net(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0), 8);
         routes.extend([
             kernel(host(Ipv6Addr::LOCALHOST), RouteKind::Local, LOOPBACK_DEVICE, None),
@@ -325,7 +325,7 @@ mod tests {
     use super::*;
     use crate::domain::network::PolicyRule;
 
-    fn policy(rules: &[(&str, Verdict)], ipv6: bool) -> NetworkPolicy {
+    fn policy(rules: &[(&str, Verdict)], ipv6: Ipv6) -> NetworkPolicy {
         let rule = |(prefix, verdict): &(&str, Verdict)| PolicyRule {
             prefix: prefix.parse().unwrap(),
             verdict: *verdict,
@@ -345,7 +345,7 @@ mod tests {
     fn the_longest_prefix_decides_and_the_link_stays_reachable() {
         let enforcement = Enforcement::of(&policy(
             &[("10.0.0.0/8", Verdict::Deny), ("10.9.0.0/16", Verdict::Permit), ("10.9.1.0/24", Verdict::Deny)],
-            false,
+            Ipv6::Off,
         ));
         for (address, device) in [
             ("10.1.1.1", "lo"),
@@ -362,14 +362,14 @@ mod tests {
 
     #[test]
     fn without_ipv6_nothing_of_it_is_wanted() {
-        let enforcement = Enforcement::of(&policy(&[("fc00::/7", Verdict::Deny)], false));
+        let enforcement = Enforcement::of(&policy(&[("fc00::/7", Verdict::Deny)], Ipv6::Off));
         assert!(enforcement.routes.iter().all(|route| route.destination.network().is_ipv4()));
         assert!(enforcement.rules.iter().all(|rule| rule.family == Family::V4));
     }
 
     #[test]
     fn with_ipv6_the_same_holds() {
-        let enforcement = Enforcement::of(&policy(&[("fc00::/7", Verdict::Deny)], true));
+        let enforcement = Enforcement::of(&policy(&[("fc00::/7", Verdict::Deny)], Ipv6::On));
         assert_eq!(device_for(&enforcement, "fd12::1"), "lo");
         assert_eq!(device_for(&enforcement, "fd00::2"), "tap0");
         assert_eq!(device_for(&enforcement, "2001:db8::1"), "tap0");
@@ -378,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_missing_and_an_unwanted_route_are_both_differences() {
-        let wanted = Enforcement::of(&policy(&[("10.0.0.0/8", Verdict::Deny)], false));
+        let wanted = Enforcement::of(&policy(&[("10.0.0.0/8", Verdict::Deny)], Ipv6::Off));
         assert_eq!(wanted.differences(&wanted.clone()), Vec::<String>::new());
         let mut observed = wanted.clone();
         observed.routes.retain(|route| route.destination != "10.0.0.0/8".parse().unwrap());

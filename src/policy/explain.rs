@@ -197,7 +197,7 @@ fn entries(profile: &Profile) -> Vec<Entry> {
     for address in &network.dns {
         add("network.dns", "", address.to_string(), Kind::Item);
     }
-    add("network.ipv6", "", network.ipv6.to_string(), Kind::Single);
+    add("network.ipv6", "", network.ipv6.is_on().to_string(), Kind::Single);
     for name in &network.probe.resolve {
         add("network.probe.resolve", "", name.clone(), Kind::Item);
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use fs_err as fs;
-use lazaret::domain::network::ProbeReport;
+use lazaret::domain::network::{Ipv6, ProbeReport};
 use lazaret::policy::derive;
 use lazaret::store::DomainStore;
 
@@ -403,7 +403,7 @@ fn readiness_is_recorded() -> CaseResult {
         allow: vec!["10.9.0.0/24".parse()?],
         deny: vec![],
         dns: vec![],
-        ipv6: false,
+        ipv6: Ipv6::Off,
         probe: Default::default(),
     };
     let digest = derive::digest(&derive::network_policy(&grant));

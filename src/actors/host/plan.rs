@@ -199,7 +199,7 @@ fn constant(path: &str) -> GuestPath {
 
 fn root_files(context: &GenerationContext, hostname: &str) -> Vec<RootFile> {
     let file = |path: &str, content: String| RootFile { path: constant(path), content };
-    let local_v6 = if context.policy.ipv6 { "::1 localhost\n" } else { "" };
+    let local_v6 = if context.policy.ipv6.is_on() { "::1 localhost\n" } else { "" };
     let resolvers: String = context.policy.resolvers.iter().map(|address| format!("nameserver {address}\n")).collect();
     vec![
         file("/etc/resolv.conf", resolvers),

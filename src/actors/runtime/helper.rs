@@ -24,7 +24,7 @@ use super::messages::SupervisorMessage;
 use super::process::{self, inner_process};
 use crate::core::supervision::Event;
 use crate::domain::failure::Failure;
-use crate::domain::network::{LINK_DEVICE, LINK_RECEIVERS, LINK_RECEIVERS_V6};
+use crate::domain::network::{Ipv6, LINK_DEVICE, LINK_RECEIVERS, LINK_RECEIVERS_V6};
 use crate::domain::runtime::{ENFORCEMENT_NAMESPACE, RuntimePlan};
 use crate::sys::child::Child;
 use crate::sys::process::{Launcher, LauncherCommand, fork_launcher};
@@ -100,7 +100,7 @@ pub fn prepare(plan: &RuntimePlan) -> Result<PreparedHelper, HelperError> {
     };
     let launcher = fork_launcher(command).map_err(HelperError::Start)?;
     let mut receivers = LINK_RECEIVERS.to_vec();
-    if plan.policy.ipv6 {
+    if plan.policy.ipv6.is_on() {
         receivers.extend(LINK_RECEIVERS_V6);
     }
     Ok(PreparedHelper { launcher, ready, output, exit, receivers })
@@ -108,10 +108,10 @@ pub fn prepare(plan: &RuntimePlan) -> Result<PreparedHelper, HelperError> {
 
 /// slirp4netns(1): confined to an empty root and a system call filter, and without a way to the
 /// host's own loopback services.
-fn arguments(ipv6: bool) -> Vec<OsString> {
+fn arguments(ipv6: Ipv6) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = vec!["slirp4netns".into(), "--mtu=65520".into()];
     arguments.extend(["--disable-host-loopback", "--enable-sandbox", "--enable-seccomp"].map(OsString::from));
-    if ipv6 {
+    if ipv6.is_on() {
         arguments.push("--enable-ipv6".into());
     }
     arguments.push(format!("--ready-fd={READY_FD}").into());
@@ -307,12 +307,12 @@ mod tests {
 
     #[test]
     fn the_helper_is_confined_whatever_the_policy() {
-        for ipv6 in [false, true] {
+        for ipv6 in [Ipv6::Off, Ipv6::On] {
             let arguments = arguments(ipv6);
             for flag in ["--disable-host-loopback", "--enable-sandbox", "--enable-seccomp"] {
                 assert!(arguments.contains(&flag.into()), "{flag}");
             }
-            assert_eq!(arguments.contains(&"--enable-ipv6".into()), ipv6);
+            assert_eq!(arguments.contains(&"--enable-ipv6".into()), ipv6.is_on());
             assert_eq!(arguments.last(), Some(&LINK_DEVICE.into()));
         }
     }

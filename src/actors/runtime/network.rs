@@ -99,7 +99,7 @@ async fn install_and_attest(plan: &RuntimePlan) -> Result<(Event, Option<Supervi
         loop {
             match attest(plan, &observe::observe(&handle, plan.policy.ipv6).await?) {
                 // The kernel brings an IPv6 address up in a work queue of its own.
-                Err(NetworkError::NotAsDerived { .. }) if plan.policy.ipv6 && began.elapsed() < SETTLE_TIME => {
+                Err(NetworkError::NotAsDerived { .. }) if plan.policy.ipv6.is_on() && began.elapsed() < SETTLE_TIME => {
                     tokio::time::sleep(Duration::from_millis(2)).await;
                 }
                 outcome => break outcome,

@@ -169,11 +169,11 @@ fn network_table(policy: &NetworkPolicy, origins: &Origins, dirs: &ConfigDirs) -
         table.row(vec![rule.prefix.to_string(), verdict.to_owned(), dirs.because(rule, origins)]);
     }
     table.row(vec!["any other IPv4".into(), "permitted".into(), "default".into()]);
-    let ipv6 = if policy.ipv6 { "permitted" } else { "off" };
+    let ipv6 = if policy.ipv6.is_on() { "permitted" } else { "off" };
     table.row(vec![
         "any other IPv6".into(),
         ipv6.to_owned(),
-        dirs.place(&origins.of("network.ipv6", &policy.ipv6.to_string())),
+        dirs.place(&origins.of("network.ipv6", &policy.ipv6.is_on().to_string())),
     ]);
     table
 }

@@ -9,7 +9,7 @@ use super::notes::{Notes, Shaped};
 use super::raw::{RawCommon, RawNetwork};
 use super::source::SourceFile;
 use super::values::{self, Wrong};
-use crate::domain::network::{LINK, LINK_V6, NetworkGrant, ProbeGrant, Verdict};
+use crate::domain::network::{Ipv6, LINK, LINK_V6, NetworkGrant, ProbeGrant, Verdict};
 use crate::policy::address_space::below_default_route;
 use crate::policy::derive;
 
@@ -26,10 +26,10 @@ pub fn grant(
     common: Option<&Shaped<RawCommon>>,
     notes: &mut Notes,
 ) -> NetworkGrant {
-    let ipv6 = raw.ipv6.as_ref().is_some_and(|ipv6| {
+    let ipv6 = Ipv6::from(raw.ipv6.as_ref().is_some_and(|ipv6| {
         notes.record("network.ipv6", ipv6.get_ref().to_string(), file, ipv6);
         *ipv6.get_ref()
-    });
+    }));
     let allow: Vec<Placed<'_, IpNet>> = prefixes("network.allow", file, &raw.allow, notes);
     let mut deny = prefixes("network.deny", file, &raw.deny, notes);
     if let Some(common) = common {
@@ -38,7 +38,7 @@ pub fn grant(
     // A denial in config.toml for a family that this profile leaves off holds by itself.
     let own = |placed: &&Placed<'_, IpNet>| placed.1.path() == file.path();
     for (prefix, file, at) in allow.iter().chain(deny.iter().filter(own)) {
-        if !ipv6 && matches!(prefix, IpNet::V6(_)) {
+        if !ipv6.is_on() && matches!(prefix, IpNet::V6(_)) {
             let message = format!("'{prefix}' is an IPv6 prefix, but IPv6 is off in this profile");
             notes.problem(file, at.span(), Wrong::new(message, "write ipv6 = true in [network], or take it out"));
         }
@@ -52,7 +52,7 @@ pub fn grant(
         }
     }
     let prefixes_of = |placed: Vec<Placed<'_, IpNet>>| {
-        let enabled = |prefix: &IpNet| ipv6 || matches!(prefix, IpNet::V4(_));
+        let enabled = |prefix: &IpNet| ipv6.is_on() || matches!(prefix, IpNet::V4(_));
         let mut prefixes: Vec<IpNet> = placed.into_iter().map(|(prefix, ..)| prefix).filter(enabled).collect();
         prefixes.sort();
         prefixes.dedup();
@@ -100,7 +100,7 @@ fn reserved(prefix: IpNet) -> Option<Wrong> {
     None
 }
 
-fn refuse_conflicts(allow: &[Placed<'_, IpNet>], deny: &[Placed<'_, IpNet>], ipv6: bool, notes: &mut Notes) {
+fn refuse_conflicts(allow: &[Placed<'_, IpNet>], deny: &[Placed<'_, IpNet>], ipv6: Ipv6, notes: &mut Notes) {
     let defaults = derive::default_deny(ipv6);
     for (prefix, file, at) in allow {
         if prefix.prefix_len() == 0 {
@@ -135,7 +135,7 @@ fn narrower(prefix: IpNet) -> IpNet {
 fn resolvers(
     raw: &RawNetwork,
     file: &SourceFile,
-    ipv6: bool,
+    ipv6: Ipv6,
     deny: &[Placed<'_, IpNet>],
     notes: &mut Notes,
 ) -> Vec<IpAddr> {
@@ -145,7 +145,7 @@ fn resolvers(
         let wrong = if address.is_loopback() || address.is_unspecified() || address.is_multicast() {
             let help = "leave 'dns' out: the sandbox then uses the host's resolver, wherever it listens";
             Some(Wrong::new(format!("'{address}' is no resolver that a sandbox can reach"), help))
-        } else if address.is_ipv6() && !ipv6 {
+        } else if address.is_ipv6() && !ipv6.is_on() {
             let message = format!("'{address}' is an IPv6 address, but IPv6 is off in this profile");
             Some(Wrong::new(message, "write an IPv4 address, or ipv6 = true in [network]"))
         } else if let Some((_, denied_file, denied_at)) = denied {

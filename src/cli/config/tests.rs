@@ -124,7 +124,7 @@ fn a_full_profile_is_read() {
 #[test]
 fn a_minimal_profile_has_safe_defaults() {
     let profile = load(IMAGE).unwrap().profile;
-    assert!(profile.workspace.isolate_ignored && !profile.network.ipv6);
+    assert!(profile.workspace.isolate_ignored && !profile.network.ipv6.is_on());
     assert!(profile.volumes.is_empty() && profile.persistent.is_empty() && profile.network.allow.is_empty());
     assert!(profile.linger.is_zero() && profile.command.is_empty());
 }

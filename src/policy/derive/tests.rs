@@ -62,7 +62,7 @@ fn denying_everything_leaves_the_default_route_alone() {
 #[test]
 fn ipv6_gets_an_equal_policy_and_its_view_of_ipv4_too() {
     let policy =
-        network_policy(&NetworkGrant { ipv6: true, allow: vec![net("10.1.0.0/16")], ..NetworkGrant::default() });
+        network_policy(&NetworkGrant { ipv6: Ipv6::On, allow: vec![net("10.1.0.0/16")], ..NetworkGrant::default() });
     for denied in ["fd00::99", "fe80::1", "64:ff9b::10.2.0.1", "64:ff9b::c0a8:1"] {
         assert_eq!(verdict(&policy, &ip(denied)), Verdict::Deny, "{denied}");
     }
@@ -99,7 +99,7 @@ fn digests_ignore_origin_and_order_but_not_meaning() {
     assert_eq!(digest(&policy), digest(&read_back));
     read_back.rules[0].verdict = Verdict::Permit;
     assert_ne!(digest(&policy), digest(&read_back));
-    assert_ne!(digest(&policy), digest(&NetworkPolicy { ipv6: true, ..policy.clone() }));
+    assert_ne!(digest(&policy), digest(&NetworkPolicy { ipv6: Ipv6::On, ..policy.clone() }));
     assert_ne!(digest(&policy), digest(&NetworkPolicy { resolvers: vec![], ..policy }));
 }
 
@@ -136,13 +136,8 @@ fn prefix() -> impl Strategy<Value = IpNet> {
 fn grants() -> impl Strategy<Value = NetworkGrant> {
     let prefixes = || proptest::collection::vec(prefix(), 0..10);
     let dns = proptest::collection::vec(prefix().prop_map(|net| net.network()), 0..3);
-    (prefixes(), prefixes(), dns, any::<bool>()).prop_map(|(allow, deny, dns, ipv6)| NetworkGrant {
-        allow,
-        deny,
-        dns,
-        ipv6,
-        probe: ProbeGrant::default(),
-    })
+    (prefixes(), prefixes(), dns, any::<bool>().prop_map(Ipv6::from))
+        .prop_map(|(allow, deny, dns, ipv6)| NetworkGrant { allow, deny, dns, ipv6, probe: ProbeGrant::default() })
 }
 
 proptest! {

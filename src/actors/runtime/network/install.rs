@@ -35,7 +35,7 @@ pub(super) async fn install(handle: &Handle, policy: &NetworkPolicy) -> Result<(
         settings::apply(&setting)?;
     }
     add_address(handle, link, LINK.own.into()).await?;
-    if policy.ipv6 {
+    if policy.ipv6.is_on() {
         add_address(handle, link, LINK_V6.0.into()).await?;
     }
     // The guard comes before the link is up: there is no moment without it.

@@ -15,6 +15,7 @@ use rtnetlink::{Handle, IpVersion, RouteMessageBuilder};
 
 use super::error::NetworkError;
 use super::settings;
+use crate::domain::network::Ipv6;
 use crate::policy::enforcement::{Enforcement, Family, Link, Route, RouteKind, Rule, RuleAction};
 
 /// Reads everything back that decides where a packet goes.
@@ -22,10 +23,10 @@ use crate::policy::enforcement::{Enforcement, Family, Link, Route, RouteKind, Ru
 /// Links that are down are left out: the kernel gives every namespace such devices when a tunnel
 /// module is loaded, and a link that is down carries nothing. The rules of IPv6 are left out when it
 /// is off, since without an address and a route they are asked about nothing.
-pub(super) async fn observe(handle: &Handle, ipv6: bool) -> Result<Enforcement, NetworkError> {
+pub(super) async fn observe(handle: &Handle, ipv6: Ipv6) -> Result<Enforcement, NetworkError> {
     let names = link_names(handle).await?;
     let mut rules = rules(handle, Family::V4).await?;
-    if ipv6 {
+    if ipv6.is_on() {
         rules.extend(self::rules(handle, Family::V6).await?);
     }
     let mut routes = routes(handle, Family::V4, &names).await?;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::error::NetworkError;
+use crate::domain::network::Ipv6;
 use crate::policy::enforcement::{Setting, link_settings, settings};
 
 /// Leaves out the settings of an address family that the kernel does not have at all.
@@ -23,7 +24,7 @@ pub(super) fn apply(setting: &Setting) -> Result<(), NetworkError> {
 }
 
 /// Reads back every setting that the policy names.
-pub(super) fn read(ipv6: bool) -> Result<BTreeSet<Setting>, NetworkError> {
+pub(super) fn read(ipv6: Ipv6) -> Result<BTreeSet<Setting>, NetworkError> {
     let read = |setting: Setting| {
         let path = file(&setting);
         let text = std::fs::read_to_string(&path).map_err(|source| NetworkError::Setting { path, source })?;
