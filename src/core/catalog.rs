@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::artifact::{ArtifactManifest, ImageSource};
 use crate::domain::ids::{ArtifactId, DomainId, Generation, PreparationId};
-use crate::domain::ownership::{PathIdentity, ProcessIdentity};
+use crate::domain::ownership::{BootId, PathIdentity, ProcessIdentity};
 
 /// Whether an artifact can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -347,8 +347,8 @@ pub enum Boot {
 
 impl Boot {
     /// Compares the boot of a record with the running one.
-    pub fn compare(recorded: &ProcessIdentity, running_boot_id: &str) -> Self {
-        if recorded.boot_id == running_boot_id { Self::Same } else { Self::Later }
+    pub fn compare(recorded: &ProcessIdentity, running: &BootId) -> Self {
+        if recorded.boot_id == *running { Self::Same } else { Self::Later }
     }
 }
 

@@ -12,8 +12,20 @@ pub struct ProcessIdentity {
     pub pid: i32,
     /// Start time in clock ticks since boot: field 22 of `/proc/PID/stat` (proc(5)).
     pub start_time: u64,
-    /// `/proc/sys/kernel/random/boot_id` at the time of recording.
-    pub boot_id: String,
+    /// The boot during which it was recorded.
+    pub boot_id: BootId,
+}
+
+/// One boot of this machine, as `/proc/sys/kernel/random/boot_id` names it (random(4)).
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct BootId(String);
+
+impl BootId {
+    /// Takes what the kernel says.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
 }
 
 /// A namespace, exactly, by device and inode of its `/proc/PID/ns/*` file (namespaces(7)).

@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::domain::ownership::{NamespaceIdentity, ProcessIdentity};
+use crate::domain::ownership::{BootId, NamespaceIdentity, ProcessIdentity};
 
 /// Gives a process's exact identity; `None` when there is no such process.
 pub fn identity(pid: i32) -> io::Result<Option<ProcessIdentity>> {
@@ -32,8 +32,8 @@ pub fn is_alive(process: &ProcessIdentity) -> bool {
 }
 
 /// Gives the identity of this boot.
-pub fn boot_id() -> io::Result<String> {
-    Ok(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim_end().to_owned())
+pub fn boot_id() -> io::Result<BootId> {
+    Ok(BootId::new(std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim_end()))
 }
 
 /// Gives the id, in this process's pid namespace, of a process that is `inner` in the pid namespace
@@ -169,7 +169,7 @@ mod tests {
         let own = identity(pid).unwrap().unwrap();
         assert!(is_alive(&own));
         assert!(!is_alive(&ProcessIdentity { start_time: own.start_time + 1, ..own.clone() }));
-        assert!(!is_alive(&ProcessIdentity { boot_id: "another".into(), ..own.clone() }));
+        assert!(!is_alive(&ProcessIdentity { boot_id: BootId::new("another"), ..own.clone() }));
         assert_eq!(start_time(pid).unwrap(), Some(own.start_time));
     }
 

@@ -38,7 +38,7 @@ pub(crate) fn manifest(name: &str, prepared_at: i64) -> ArtifactManifest {
 pub(crate) fn preparation_record(name: &str, pid: i32) -> PreparationRecord {
     let id: PreparationId = hex::encode([pid as u8; 16]).parse().unwrap();
     let directory = PathBuf::from(format!("/storage/prepared/.preparing-{id}"));
-    debug_assert_eq!(process(pid).boot_id, BOOT);
+    debug_assert_eq!(process(pid).boot_id, BootId::new(BOOT));
     PreparationRecord {
         id,
         owner: process(pid),

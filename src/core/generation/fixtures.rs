@@ -2,12 +2,13 @@
 
 use super::*;
 use crate::domain::network::ProbeObservation;
+use crate::domain::ownership::BootId;
 
 pub(crate) const BOOT: &str = "11111111-1111-1111-1111-111111111111";
 pub(crate) const LATER_BOOT: &str = "22222222-2222-2222-2222-222222222222";
 
 pub(crate) fn process(pid: i32) -> ProcessIdentity {
-    ProcessIdentity { pid, start_time: 1000 + pid as u64, boot_id: BOOT.to_owned() }
+    ProcessIdentity { pid, start_time: 1000 + pid as u64, boot_id: BootId::new(BOOT) }
 }
 
 pub(crate) fn profile() -> ProfileName {

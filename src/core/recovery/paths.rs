@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::RecoveryEffect;
 use crate::core::generation::{GenerationIdentity, Intent, Ownership, Participant, Target};
 use crate::domain::ids::{ArtifactId, CoordinatorId, Generation};
-use crate::domain::ownership::PathIdentity;
+use crate::domain::ownership::{BootId, PathIdentity};
 
 /// What was seen at a path, without following a symlink at its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,7 +143,7 @@ pub(super) fn judge(
     identity: &GenerationIdentity,
     intent: &Intent,
     sighting: &Sighting,
-    running_boot: &str,
+    running_boot: &BootId,
     participant: &Participant,
 ) -> Result<Option<RecoveryEffect>, RecoveryRefusal> {
     let (target, ownership) = match intent {
@@ -169,7 +169,7 @@ pub(super) fn judge(
     }
     match ownership {
         Some(Ownership::Path(recorded)) => {
-            let ours = if identity.leader.boot_id == running_boot {
+            let ours = if identity.leader.boot_id == *running_boot {
                 recorded.is(&found.identity)
             } else {
                 recorded.is_across_boots(&found.identity)

@@ -1,6 +1,7 @@
 use super::*;
 use crate::core::generation::fixtures::*;
 use crate::core::generation::{self, Target};
+use crate::domain::ownership::BootId;
 
 /// A world that effects act on, to see what a plan leaves behind.
 #[derive(Debug, Clone, PartialEq)]
@@ -230,7 +231,7 @@ fn a_reused_pid_is_never_killed() {
     stranger.start_time += 1;
     world.processes.insert(20, stranger.clone());
     let mut other_boot = process(21);
-    other_boot.boot_id = LATER_BOOT.to_owned();
+    other_boot.boot_id = BootId::new(LATER_BOOT);
     world.processes.insert(21, other_boot.clone());
     let plan = plan(&document, &world.observe(&document));
     for innocent in [stranger, other_boot] {
@@ -311,7 +312,7 @@ fn a_reboot_leaves_only_what_is_on_disk() {
         found.identity.device += 5;
     }
     let mut observed = world.observe(&document);
-    observed.leader.boot_id = LATER_BOOT.to_owned();
+    observed.leader.boot_id = BootId::new(LATER_BOOT);
     let rebooted = plan(&document, &observed);
     assert_eq!(rebooted.refusals, vec![]);
     assert!(!rebooted.effects.iter().any(|effect| matches!(effect, RecoveryEffect::Kill(_))));

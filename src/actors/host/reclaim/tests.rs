@@ -8,6 +8,7 @@ use crate::core::catalog::fixtures::{manifest, source};
 use crate::core::generation::fixtures::{beginning, domain, identity, process as recorded_process};
 use crate::core::generation::{Change, Decision, Ownership, Target};
 use crate::domain::ids::{ArtifactId, Generation};
+use crate::domain::ownership::BootId;
 use crate::store::DomainStore;
 use crate::store::writer::StoreWriter;
 
@@ -160,7 +161,7 @@ async fn a_foreign_process_under_the_recorded_pid_lives() {
     let alterations: [Alter; 3] = [
         |recorded| recorded.start_time -= 1,
         |recorded| recorded.start_time += 1,
-        |recorded| recorded.boot_id = crate::core::generation::fixtures::LATER_BOOT.to_owned(),
+        |recorded| recorded.boot_id = BootId::new(crate::core::generation::fixtures::LATER_BOOT),
     ];
     for alter in alterations {
         let (lost, mut stranger) = (Lost::new(), Sleeper::start());
