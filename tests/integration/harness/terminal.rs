@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use nix::sys::signal::{Signal, kill};
@@ -22,6 +22,9 @@ use super::wait::{eventually, wait_until};
 
 /// How long to wait for something on the screen unless a case says otherwise.
 pub const DEADLINE: Duration = Duration::from_secs(20);
+
+/// How long a vim that has not drawn is left alone.
+const VIM_WAITS: Duration = Duration::from_secs(2);
 
 /// How much of the output's end is kept as it came.
 const TAIL: usize = 1 << 20;
@@ -148,6 +151,24 @@ impl Terminal {
     ) -> Result<()> {
         let shown = || condition(self.seen().screen.screen());
         wait_until(what, deadline, shown).map_err(|error| self.explain(&error))
+    }
+
+    /// Waits until vim, just started, shows what the condition asks for.
+    ///
+    /// On a loaded machine vim 9.0 may wait for a key before it draws at all: it takes the time that has passed off a
+    /// wait of no time, and a negative wait has no end. The answers of a terminal to its queries wake it; this one
+    /// presses Escape.
+    pub fn wait_vim(&self, mut condition: impl FnMut(&vt100::Screen) -> bool) -> Result<()> {
+        let began = Instant::now();
+        let mut pressed = began;
+        self.wait_screen("vim is open", DEADLINE, |screen| {
+            let open = screen.alternate_screen() && condition(screen);
+            let waits = screen.alternate_screen() && !open && pressed.elapsed() > VIM_WAITS;
+            if waits && self.send(ESCAPE).is_ok() {
+                pressed = Instant::now();
+            }
+            open
+        })
     }
 
     fn explain(&self, error: &anyhow::Error) -> anyhow::Error {

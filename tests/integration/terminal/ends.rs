@@ -32,7 +32,7 @@ fn vim_with_heartbeat(environment: &Environment) -> Result<Terminal> {
     drop(fs::remove_file(&beat));
     let script = "(trap '' HUP TERM; while :; do date +%N > beat; sleep 0.02; done) & vim -n README.md";
     let terminal = environment.terminal(["up", "-q", "--", "sh", "-c", script])?;
-    terminal.wait_screen("vim is open", DEADLINE, |s| s.alternate_screen() && s.contents().contains("# sample"))?;
+    terminal.wait_vim(|screen| screen.contents().contains("# sample"))?;
     wait_until("the heartbeat", DEADLINE, || beat.exists())?;
     ensure!(is_raw(&terminal), "the terminal is raw during a session");
     Ok(terminal)

@@ -94,7 +94,7 @@ fn without_a_shell() -> CaseResult {
     let environment = Environment::lingering()?;
     // As over ssh: there is nothing to return to, so the program goes on.
     let mut vim = environment.terminal(["up", "-q", "--", "vim", "README.md"])?;
-    vim.wait_for("# sample")?;
+    vim.wait_vim(|screen| screen.contents().contains("# sample"))?;
     vim.send_line(":suspend")?;
     vim.wait_for_output("there is no shell to return to", DEADLINE)?;
     vim.send("ggOwritten after it\x1b:wq\r")?;

@@ -41,7 +41,7 @@ fn vim() -> CaseResult {
     let environment = Environment::lingering()?;
     let mut shell = Shell::start(&environment)?;
     shell.begin("vim notes")?;
-    shell.wait_screen("vim is open", DEADLINE, |s| s.alternate_screen() && s.contents().contains("[New]"))?;
+    shell.wait_vim(|screen| screen.contents().contains("[New]"))?;
     shell.send("ifirst line")?;
     shell.wait_for("first line")?;
     shell.send("\x1b:suspend\r")?;

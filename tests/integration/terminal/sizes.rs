@@ -73,9 +73,7 @@ fn lost_sandbox() -> CaseResult {
     let environment = Environment::lingering()?;
     let mut vim = environment.terminal(["up", "-q", "--", "vim", "README.md"])?;
     let mut shell = Shell::start(&environment)?;
-    vim.wait_screen("vim is open", DEADLINE, |screen| {
-        screen.alternate_screen() && screen.contents().contains("# sample")
-    })?;
+    vim.wait_vim(|screen| screen.contents().contains("# sample"))?;
     let sandbox = environment.processes().into_iter().find(|process| process.command.starts_with("runsc-sandbox"));
     sandbox.ok_or_else(|| anyhow::anyhow!("a sandbox runs"))?.kill();
     for terminal in [&mut vim, &mut *shell] {

@@ -68,6 +68,7 @@ fn hooks_are_the_sandbox_s_own() -> CaseResult {
     ensure!(output.stdout().starts_with("ran\n"), "{output}");
     ensure!(output.code() != 0, "the hooks directory could be replaced: {output}");
     ensure!(project::inventory(&hooks)? == before, "the sandbox's hook is on the host");
+    environment.expect_nothing_left(std::time::Duration::from_secs(5))?;
     let next = environment.in_sandbox("ls -A .git/hooks").run()?.ok()?;
     ensure!(next.stdout().is_empty(), "a hook outlived its sandbox: {next}");
     // The host's own hooks work as ever.
