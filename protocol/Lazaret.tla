@@ -79,7 +79,7 @@ VARIABLES
     world,        \* the world: whose thing is at each participant's place
     supervisor,   \* volatile: the Runtime Supervisor
     policy,       \* the world: the network policy in the enforcement namespace
-    prepared,     \* the world: the generation of the session that was prepared and belongs to nobody
+    prepared,     \* the world: the generation of the process that was prepared for a session nobody has yet
     session,      \* volatile: core::session
     exec,         \* the world: a session's `runsc exec` client and what it runs in the guest
     catalog,      \* durable: artifacts, preparations, leases
@@ -148,7 +148,7 @@ Transactions(P) == SUBSET P \ {{}}
 NoDocument ==
     [generation |-> 0, decision |-> "None", intent |-> [p \in Participants |-> "None"],
      artifact |-> NoOne, readiness |-> FALSE, probe |-> FALSE, release |-> "NotBegun",
-     sessions |-> [c \in Clients |-> "None"], commands |-> [r \in Requests |-> "None"]]
+     sessions |-> [c \in Clients |-> "None"], prepared |-> "None", commands |-> [r \in Requests |-> "None"]]
 
 NoEscalation  == [phase |-> "None", session |-> NoOne, command |-> NoOne, outcome |-> NoOne]
 NoCommand     == [state |-> "None", domain |-> NoOne]
@@ -656,39 +656,87 @@ RefuseForeign(d, credential) ==
     /\ Must(~Accepts(d, credential), "SR_9")
     /\ UNCHANGED <<peers, phase, document, world, inside, served, stored, anchor, escalations, budget>>
 
-\* The first session's `runsc exec` client is started as soon as the sandbox is there, before publication.
-\* What it runs in the guest is held back: no command is known to it.
+\* The session that the starting client announced is recorded without a client, with the generation's intents.
 PrepareSession(d) ==
     /\ "PreparedSession" \in Features
-    /\ supervisor[d] = "Building"
-    /\ Ours(d, "Runsc")
-    /\ phase[d] \in {"Building", "Publishing"}
+    /\ phase[d] = "Beginning" /\ Decision(d) = "Starting"
+    /\ document[d].prepared = "None"
+    /\ \A p \in Directories : Intent(d, p) = "Intended"
+    /\ document' = [document EXCEPT ![d].prepared = "Intended"]
+    /\ UNCHANGED <<peers, phase, world, inside, served, stored, anchor, escalations, breaches, budget>>
+
+\* Its `runsc exec` client is started as soon as the sandbox is there, beside the probe and before publication.
+\* Its wrapper holds the command back in the guest.
+StartPreparedSession(d) ==
+    /\ document[d].prepared = "Intended"
+    /\ supervisor[d] = "Building" /\ Ours(d, "Runsc")
     /\ prepared[d] = Nothing
     /\ prepared' = [prepared EXCEPT ![d] = Generation(d)]
     /\ UNCHANGED <<peers, phase, document, world, supervisor, policy, served, stored, anchor, escalations,
                    breaches, budget>>
 
-\* An order may still be on its way when the generation begins to end.
-Runs(d, c) == Must(Decision(d) \in {"Published", "TearingDown"} /\ document[d].sessions[c] # "None"
-                   /\ document[d].probe /\ policy[d] = "Effective", "FR_10")
-
-\* The starting client has registered: the prepared process becomes its session and is given the command.
-AdoptSession(d, c) ==
-    /\ c \in Leaders(d)
-    /\ session[c] # "None" /\ exec[c] = "Ordered"
+\* Its exact processes are recorded: `StartSession` of a session without a client.
+OwnPreparedSession(d) ==
+    /\ Led(d) /\ Decision(d) \in {"Starting", "Published", "TearingDown"}
+    /\ document[d].prepared = "Intended"
     /\ prepared[d] # Nothing
-    /\ supervisor[d] = "Building" /\ Ours(d, "Runsc")
-    /\ prepared' = [prepared EXCEPT ![d] = Nothing]
-    /\ exec' = [exec EXCEPT ![c] = "Running"]
-    /\ Runs(d, c)
-    /\ UNCHANGED <<peers, phase, document, world, supervisor, policy, session, stored, anchor, escalations, budget>>
+    /\ document' = [document EXCEPT ![d].prepared = "Owned"]
+    /\ UNCHANGED <<peers, phase, world, inside, served, stored, anchor, escalations, breaches, budget>>
 
-\* The prepared process ended by itself, or was lost; the first session is spawned like any other.
+\* A client registers for exactly what was prepared: the session becomes its own. Otherwise as `RegisterSession`.
+\* When the prepared process was lost meanwhile, its client is told.
+AdoptSession(d, c) ==
+    /\ client[c].state = "Joining"
+    /\ DomainOf[c] = d
+    /\ Serving(d)
+    /\ Accepts(d, [role |-> "Client", domain |-> d, generation |-> client[c].generation])
+    /\ session[c] = "None" /\ document[d].sessions[c] = "None"
+    /\ document[d].prepared # "None"
+    /\ document' = [document EXCEPT ![d].sessions[c] = document[d].prepared, ![d].prepared = "None"]
+    /\ session' = [session EXCEPT ![c] = IF document[d].prepared = "Owned" THEN "Running" ELSE "Opening"]
+    /\ exec' = [exec EXCEPT ![c] = IF prepared[d] # Nothing THEN "Held" ELSE "Over"]
+    /\ prepared' = [prepared EXCEPT ![d] = Nothing]
+    /\ client' = [client EXCEPT ![c].state = "Registered"]
+    /\ Must(Decision(d) = "Published" /\ client[c].generation = Generation(d), "FR_10")
+    /\ UNCHANGED <<coordinator, phase, world, supervisor, policy, stored, anchor, escalations, budget>>
+
+\* Nobody registers for it although somebody else did: it is killed.
+KillPreparedSession(d) ==
+    /\ phase[d] = "Published"
+    /\ supervisor[d] = "Building"
+    /\ prepared[d] # Nothing
+    /\ \E c \in ClientsOf(d) : session[c] # "None"
+    /\ prepared' = [prepared EXCEPT ![d] = Nothing]
+    /\ UNCHANGED <<peers, phase, document, world, supervisor, policy, served, stored, anchor, escalations,
+                   breaches, budget>>
+
+\* The prepared process ended by itself, or was lost.
 LosePrepared(d) ==
     /\ Fault("Exec")
     /\ prepared[d] # Nothing
     /\ prepared' = [prepared EXCEPT ![d] = Nothing]
     /\ UNCHANGED <<peers, phase, document, world, supervisor, policy, served, stored, anchor, escalations, breaches>>
+
+\* A prepared session of which nothing is left is no session any more: `EndSession` of one without a client.
+ForgetPrepared(d) ==
+    /\ document[d].prepared # "None" /\ prepared[d] = Nothing
+    /\ \/ phase[d] \in {"Building", "Publishing", "Published"} /\ Ours(d, "Runsc")
+       \/ Cleaning(d) /\ supervisor[d] = "None"
+    /\ document' = [document EXCEPT ![d].prepared = "None"]
+    /\ UNCHANGED <<peers, phase, world, inside, served, stored, anchor, escalations, breaches, budget>>
+
+\* An order may still be on its way when the generation begins to end.
+Runs(d, c) == Must(Decision(d) \in {"Published", "TearingDown"} /\ document[d].sessions[c] # "None"
+                   /\ document[d].probe /\ policy[d] = "Effective", "FR_10")
+
+\* The Runtime Supervisor lets the command of an adopted session begin.
+BeginSession(d, c) ==
+    /\ DomainOf[c] = d
+    /\ session[c] # "None" /\ exec[c] = "Held"
+    /\ supervisor[d] = "Building" /\ Ours(d, "Runsc")
+    /\ exec' = [exec EXCEPT ![c] = "Running"]
+    /\ Runs(d, c)
+    /\ UNCHANGED <<peers, phase, document, world, inside, session, stored, anchor, escalations, budget>>
 
 \* The Runtime Supervisor starts a session's process.
 SpawnSession(d, c) ==
@@ -711,7 +759,7 @@ SpawnSessionFails(d, c) ==
 StartSession(d, c) ==
     /\ DomainOf[c] = d
     /\ session[c] \in {"Opening", "Ending"}
-    /\ exec[c] = "Running"
+    /\ exec[c] \in {"Held", "Running"}
     /\ document[d].sessions[c] = "Intended"
     /\ Decision(d) \in {"Published", "TearingDown"}
     /\ document' = [document EXCEPT ![d].sessions[c] = "Owned"]
@@ -738,14 +786,14 @@ CloseSession(d, c) ==
 KillSession(d, c) ==
     /\ DomainOf[c] = d
     /\ session[c] = "Ending"
-    /\ exec[c] = "Running"
+    /\ exec[c] \in {"Held", "Running"}
     /\ supervisor[d] \in {"Building", "TearingDown"}
     /\ exec' = [exec EXCEPT ![c] = "Over"]
     /\ UNCHANGED <<peers, phase, document, world, inside, session, stored, anchor, escalations, breaches, budget>>
 
-\* The command ends by itself.
+\* The command ends by itself, or the process that carries it.
 SessionExits(c) ==
-    /\ exec[c] = "Running"
+    /\ exec[c] \in {"Held", "Running"}
     /\ session[c] # "None"
     /\ exec' = [exec EXCEPT ![c] = "Over"]
     /\ UNCHANGED <<peers, phase, document, world, inside, session, stored, anchor, escalations, breaches, budget>>
@@ -963,6 +1011,7 @@ CancelStartup(d) ==
           /\ phase' = [phase EXCEPT ![d] = "Ended"]
           /\ UNCHANGED <<peers, document, world, inside, served, stored, anchor, escalations, breaches>>
 
+\* A process that the sandbox stands on is gone, or a step can't succeed.
 Lost(d) ==
     \/ supervisor[d] \in {"None", "Dying"} /\ Intent(d, "RuntimeSupervisor") # "Intended"
     \/ supervisor[d] = "Dying"
@@ -996,7 +1045,7 @@ OrderTearDown(d) ==
     /\ supervisor' = [supervisor EXCEPT ![d] = "TearingDown"]
     /\ UNCHANGED <<peers, phase, document, world, policy, prepared, served, stored, anchor, escalations, breaches, budget>>
 
-ExecsOver(d) == exec' = [c \in Clients |-> IF DomainOf[c] = d /\ exec[c] = "Running"
+ExecsOver(d) == exec' = [c \in Clients |-> IF DomainOf[c] = d /\ exec[c] \in {"Held", "Running"}
                                            THEN IF session[c] = "None" THEN "None" ELSE "Over"
                                            ELSE exec[c]]
 
@@ -1117,7 +1166,7 @@ Release(d, P) ==
 ForgetSession(d, c) ==
     /\ Cleaning(d)
     /\ document[d].sessions[c] # "None"
-    /\ exec[c] # "Running"
+    /\ exec[c] \notin {"Held", "Running"}
     /\ document' = [document EXCEPT ![d].sessions[c] = "None"]
     /\ UNCHANGED <<peers, phase, world, inside, served, stored, anchor, escalations, breaches, budget>>
 
@@ -1148,6 +1197,7 @@ Finish(d) ==
     /\ Cleaning(d)
     /\ ~AnyLeft(d, Participants)
     /\ \A c \in Clients : document[d].sessions[c] = "None"
+    /\ document[d].prepared = "None"
     /\ \A r \in Requests : document[d].commands[r] = "None"
     /\ document' = [document EXCEPT ![d] = [NoDocument EXCEPT !.generation = Generation(d), !.decision = "Clean"]]
     /\ phase' = IF phase[d] = "Releasing" THEN [phase EXCEPT ![d] = "Ended"] ELSE phase
@@ -1158,6 +1208,7 @@ Refuse(d) ==
     /\ Cleaning(d)
     /\ \E p \in Paths : Left(d, p) /\ world[d][p] = Foreign
     /\ \A p \in Participants : Left(d, p) => p \in Paths /\ world[d][p] = Foreign
+    /\ document[d].prepared = "None"
     /\ phase' = [phase EXCEPT ![d] = "Ended"]
     /\ UNCHANGED <<peers, document, world, inside, served, stored, anchor, escalations, breaches, budget>>
 
@@ -1181,7 +1232,7 @@ CrashCoordinator(c) ==
     /\ phase' = IF lead THEN [phase EXCEPT ![d] = "None"] ELSE phase
     /\ supervisor' = IF lead /\ supervisor[d] # "None" THEN [supervisor EXCEPT ![d] = "Dying"] ELSE supervisor
     /\ session' = [x \in Clients |-> IF at(x) THEN "None" ELSE session[x]]
-    /\ exec' = [x \in Clients |-> IF at(x) /\ exec[x] # "Running" THEN "None" ELSE exec[x]]
+    /\ exec' = [x \in Clients |-> IF at(x) /\ exec[x] \notin {"Held", "Running"} THEN "None" ELSE exec[x]]
     /\ escalation' = [r \in Requests |-> IF r \in mine THEN NoEscalation ELSE escalation[r]]
     /\ approved' = [r \in Requests |-> IF r \in mine THEN {} ELSE approved[r]]
     /\ answers' = {a \in answers : a.request \notin mine}
@@ -1262,6 +1313,7 @@ LeaderNext(d) ==
     \/ \E a \in Artifacts, q \in Preparations : BeginPreparation(d, q, a)
     \/ \E P \in Transactions({p \in Participants : Intent(d, p) = "None"}) : Intend(d, P)
     \/ \E p \in Participants : MakeDirectory(d, p) \/ Own(d, p) \/ BindSocket(d, p)
+    \/ PrepareSession(d) \/ OwnPreparedSession(d) \/ ForgetPrepared(d)
     \/ Begun(d) \/ BeginFails(d) \/ AcquireLease(d) \/ SpawnSupervisor(d) \/ OrderBuild(d)
     \/ AttestNetwork(d) \/ AcceptProbe(d) \/ Attested(d) \/ Publish(d) \/ WritePublication(d) \/ PublicationOpen(d)
     \/ LingerElapsed(d) \/ DownRequested(d) \/ CancelStartup(d) \/ Failed(d)
@@ -1274,11 +1326,11 @@ LeaderNext(d) ==
 
 SessionNext(d, c) ==
     \/ RegisterSession(d, c) \/ RefuseStale(d, c) \/ AdoptSession(d, c) \/ SpawnSession(d, c)
-    \/ SpawnSessionFails(d, c) \/ StartSession(d, c) \/ CloseSession(d, c) \/ KillSession(d, c) \/ EndSession(d, c)
+    \/ BeginSession(d, c) \/ SpawnSessionFails(d, c) \/ StartSession(d, c) \/ CloseSession(d, c) \/ KillSession(d, c) \/ EndSession(d, c)
 
 SupervisorNext(d) ==
     \/ \E p \in Inner : Make(d, p) \/ TakeDown(d, p)
-    \/ PolicyTakesEffect(d) \/ PolicyHasNoEffect(d) \/ StartSandbox(d) \/ PrepareSession(d)
+    \/ PolicyTakesEffect(d) \/ PolicyHasNoEffect(d) \/ StartSandbox(d) \/ StartPreparedSession(d) \/ KillPreparedSession(d)
     \/ EndSandbox(d) \/ SupervisorExits(d) \/ \E p \in Directories : RemoveStorage(d, p)
 
 PreparationNext(q) ==
@@ -1329,13 +1381,14 @@ TypeOK ==
                                  intent : [Participants -> Intents], artifact : Artifacts \cup {NoOne},
                                  readiness : BOOLEAN, probe : BOOLEAN, release : Releases,
                                  sessions : [Clients -> {"None", "Intended", "Owned"}],
+                                 prepared : {"None", "Intended", "Owned"},
                                  commands : [Requests -> {"None", "Intended", "Owned"}]]]
     /\ world \in [Domains -> [Things -> 0..Foreign]]
     /\ supervisor \in [Domains -> {"None", "Waiting", "Building", "TearingDown", "Dying"}]
     /\ policy \in [Domains -> {"None", "Effective", "Ineffective"}]
     /\ prepared \in [Domains -> 0..MaxGeneration]
     /\ session \in [Clients -> {"None", "Opening", "Running", "Ending"}]
-    /\ exec \in [Clients -> {"None", "Ordered", "Running", "Over"}]
+    /\ exec \in [Clients -> {"None", "Ordered", "Held", "Running", "Over"}]
     /\ catalog.artifact \in [Artifacts -> {"None", "Ready", "Removing"}]
     /\ catalog.preparation \in [Preparations -> [state : {"None", "Intended", "Owned", "Sealed"},
                                                  owner : Clients \cup {NoOne}, artifact : Artifacts \cup {NoOne}]]
@@ -1379,13 +1432,14 @@ FR_22_MountedUnderLease ==
 FR_10_RegisteredInPublication ==
     /\ "FR_10" \notin breaches
     /\ \A c \in Clients : LET d == DomainOf[c] IN
-        /\ exec[c] = "Ordered" => document[d].sessions[c] # "None"
+        /\ exec[c] \in {"Ordered", "Held"} => document[d].sessions[c] # "None"
         /\ exec[c] = "Running" => document[d].sessions[c] # "None"
                                   /\ Decision(d) \in {"Published", "TearingDown", "Recovering"}
 
 \* FR-10: the prepared session is this generation's, belongs to nobody, and is never left behind.
 FR_10_PreparedIsHeld ==
-    \A d \in Domains : prepared[d] # Nothing => prepared[d] = Generation(d) /\ Left(d, "Runsc") /\ supervisor[d] # "None"
+    \A d \in Domains : prepared[d] # Nothing =>
+        prepared[d] = Generation(d) /\ document[d].prepared # "None" /\ supervisor[d] # "None"
 
 \* SR-9, SR-16: foreign credentials are never accepted.
 SR_9_NoForeignCredential == "SR_9" \notin breaches
@@ -1437,7 +1491,7 @@ FR_6_CleanMeansNothing ==
         /\ \A p \in Things : world[d][p] \notin Generations
         /\ Leases(d) = {}
         /\ supervisor[d] = "None" /\ policy[d] = "None" /\ prepared[d] = Nothing
-        /\ \A c \in ClientsOf(d) : exec[c] # "Running" /\ session[c] = "None"
+        /\ \A c \in ClientsOf(d) : exec[c] \notin {"Held", "Running"} /\ session[c] = "None"
         /\ CommandsOf(d) = {}
 
 ------------------------------------------------------------------------------

@@ -30,10 +30,13 @@ DomainsAlike == {f @@ g : f \in {(c1 :> c1) @@ (c2 :> c2) @@ (d1 :> d1) @@ (d2 :
                           g \in Permutations(Preparations)}
 
 \* Two Domains meet in the catalog only. A Runtime Supervisor never opens it, and neither does a session; of an end it
-\* sees one deletion. So it is enough to look at one supervisor and one end at a time and at no session, while leases
-\* and preparations of both Domains stand side by side. These states are found and checked, but not gone on from.
+\* sees one deletion. So it is enough to look at one supervisor and one end at a time and at no session; and while a
+\* supervisor is at work, the other Domain is either not there or at its preparation or lease. Leases and preparations of
+\* both stand side by side. States beyond that are found and checked, but not gone on from.
 StorageAlone ==
     /\ Cardinality({d \in Domains : supervisor[d] # "None"}) <= 1
     /\ Cardinality({d \in Domains : Decision(d) \in {"TearingDown", "Recovering"}}) <= 1
+    /\ \A d, e \in Domains : d # e /\ supervisor[d] \in {"Building", "TearingDown"} =>
+        phase[e] \in {"None", "Preparing", "Building"}
     /\ \A c \in Clients : client[c].state # "Joining"
 =============================================================================

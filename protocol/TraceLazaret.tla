@@ -83,13 +83,19 @@ Takes(e) ==
       [] a = "RefuseStale"          -> RefuseStale(e.domain, e.client)
       [] a = "PrepareSession"       -> PrepareSession(e.domain)
       [] a = "AdoptSession"         -> AdoptSession(e.domain, e.client)
+      [] a = "StartPreparedSession" -> StartPreparedSession(e.domain)
+      [] a = "KillPreparedSession"  -> KillPreparedSession(e.domain)
+      [] a = "OwnPreparedSession"   -> OwnPreparedSession(e.domain)
+      [] a = "ForgetPrepared"       -> ForgetPrepared(e.domain)
+      [] a = "BeginSession"         -> BeginSession(e.domain, e.client)
       [] a = "SpawnSession"         -> SpawnSession(e.domain, e.client)
       [] a = "SpawnSessionFails"    -> SpawnSessionFails(e.domain, e.client)
-      [] a = "StartSession"         -> StartSession(e.domain, e.client)
+      [] a = "StartSession"         -> IF e.client = "" THEN OwnPreparedSession(e.domain) ELSE StartSession(e.domain, e.client)
       [] a = "ControlSession"       -> ControlSession(e.client)
       [] a = "CloseSession"         -> CloseSession(e.domain, e.client)
       [] a = "KillSession"          -> KillSession(e.domain, e.client)
-      [] a = "EndSession"           -> EndSession(e.domain, e.client) \/ ForgetSession(e.domain, e.client)
+      [] a = "EndSession"           -> IF e.client = "" THEN ForgetPrepared(e.domain)
+                                       ELSE EndSession(e.domain, e.client) \/ ForgetSession(e.domain, e.client)
       [] a = "AcceptEscalation"     -> AcceptEscalation(e.domain,
                                           [request |-> e.request, session |-> e.client, command |-> e.command,
                                            generation |-> e.generation, signed |-> TRUE])
@@ -167,12 +173,12 @@ SilentClient(c) ==
     \/ /\ Untraced("FailToConnect") /\ Comes({"Elect", "LoseElection"}, "client", c)
        /\ Discover(c) \/ FailToConnect(c)
     \/ /\ Untraced("Discover")
-       /\ \/ Comes({"RegisterSession"}, "client", c)
+       /\ \/ Comes({"RegisterSession", "AdoptSession"}, "client", c)
           \/ \E i \in next..Len(Trace) : Trace[i].action = "RefuseStale" /\ Trace[i].client = c
        /\ Discover(c)
     \/ /\ Comes({"CloseSession"}, "client", c) \/ Comes({"CancelStartup"}, "domain", DomainOf[c])
        /\ CrashClient(c)
-    \/ Comes({"EndSession"}, "client", c) /\ SessionExits(c)
+    \/ Comes({"EndSession"}, "client", c) /\ session[c] # "None" /\ SessionExits(c)
 
 SilentSession(d, c) ==
     \/ Untraced("SpawnSession") /\ Comes({"StartSession", "EndSession"}, "client", c) /\ SpawnSession(d, c)
@@ -185,6 +191,8 @@ SilentSupervisor(d) ==
     \/ Untraced("Make") /\ \E p \in First(Makeable(d)) : Make(d, p)
     \/ Untraced("PolicyTakesEffect") /\ PolicyTakesEffect(d)
     \/ Untraced("StartSandbox") /\ StartSandbox(d)
+    \/ Untraced("StartPreparedSession") /\ StartPreparedSession(d)
+    \/ Untraced("KillPreparedSession") /\ Comes({"EndSession", "ForgetPrepared"}, "domain", d) /\ KillPreparedSession(d)
     \/ Untraced("EndSandbox") /\ EndSandbox(d)
     \/ Untraced("TakeDown") /\ \E p \in First({q \in Mounts \cup Helpers : Ours(d, q)}) : TakeDown(d, p)
     \/ Untraced("RemoveStorage") /\ Trace[next].action # "RemoveDirectory" /\ \E p \in Directories : RemoveStorage(d, p)
@@ -192,6 +200,7 @@ SilentSupervisor(d) ==
 
 SilentWorld(d) ==
     \/ \E survivors \in SUBSET Survivors : SupervisorGone(d, survivors)
+    \/ Comes({"EndSession", "ForgetPrepared"}, "domain", d) /\ LosePrepared(d)
     \/ Comes({"Failed"}, "domain", d) /\ \E p \in Participants : CrashProcess(d, p)
     \/ (Comes({"Failed"}, "domain", d) \/ phase[d] = "TearingDown") /\ CrashSupervisor(d)
     \/ "Failed" \in TracedActions /\ PolicyHasNoEffect(d)
@@ -227,6 +236,7 @@ Silent ==
            /\ UNCHANGED doomed
            /\ \/ IntendLeaseRelease(d) \/ ConfirmUnmounted(d) \/ ConfirmCatalogDelete(d) \/ Finish(d)
               \/ \E c \in Clients : ForgetSession(d, c)
+              \/ ForgetPrepared(d)
               \/ \E P \in Whole(Releasable(d)) : Release(d, P)
 
 TraceInit == Init /\ next = 1 /\ doomed = {}

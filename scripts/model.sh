@@ -44,8 +44,13 @@ for config in "${configs[@]}"; do
     module=MCLazaret.tla
     [ "$name" != Lazaret ] || module=Lazaret.tla
     if ! "$root/scripts/tlc.sh" check $module "$config" -coverage 60 >"$log" 2>&1; then
-        echo "model.sh: $name does not hold; $log has the behaviour:" >&2
-        grep -E '^Error:|^State [0-9]+:|is violated|Back to state' "$log" | tail -n 80 >&2
+        if grep -q '^Error:' "$log"; then
+            echo "model.sh: $name does not hold; $log has the behaviour:" >&2
+            grep -E '^Error:|^State [0-9]+:|is violated|Back to state' "$log" | tail -n 80 >&2
+        else
+            echo "model.sh: $name was not finished; the end of $log:" >&2
+            tail -n 5 "$log" >&2
+        fi
         exit 1
     fi
     read -r found distinct <<<"$(sed -nE 's/^([0-9]+) states generated, ([0-9]+) distinct.*/\1 \2/p' "$log" | tail -n1)"

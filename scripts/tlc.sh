@@ -52,8 +52,10 @@ case ${1:-} in
         trap 'rm -rf "$states"' EXIT
         cd "${TLC_DIRECTORY:-$root/protocol}"
         # An instance is bounded, so there are states from which nothing more happens: -deadlock lets them be.
-        java -Xmx"${TLC_HEAP:-4g}" -XX:+UseParallelGC -DTLA-Library="$root/protocol" -cp "$jar" tlc2.TLC -deadlock -cleanup \
-            -workers "${TLC_WORKERS:-2}" -metadir "$states" -config "$config" "$@" "$module" &
+        # TLC unpacks its own modules into the temporary directory, which must not be shared.
+        java -Xmx"${TLC_HEAP:-4g}" -XX:+UseParallelGC -Djava.io.tmpdir="$states" -DTLA-Library="$root/protocol" \
+            -cp "$jar" tlc2.TLC -deadlock -cleanup -workers "${TLC_WORKERS:-2}" -metadir "$states" \
+            -config "$config" "$@" "$module" &
         trap 'kill $! 2>/dev/null || true; rm -rf "$states"' EXIT
         wait $!
         ;;

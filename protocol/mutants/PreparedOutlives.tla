@@ -1,4 +1,4 @@
---------------------------- MODULE ForgetPrepared ---------------------------
+--------------------------- MODULE PreparedOutlives ---------------------------
 \* A prepared session that nobody adopted outlives the supervisor.
 \* Instance:  Sessions
 \* Replaces:  SupervisorGone
