@@ -399,6 +399,13 @@ CompletePreparation(q) ==
     /\ disk' = [disk EXCEPT !.tree[a] = "Complete"]
     /\ UNCHANGED <<peers, phase, document, world, inside, served, anchor, escalations, breaches, budget>>
 
+\* Its owner gives it up, since a step failed or the start is cancelled, and removes it as anybody would.
+GiveUpPreparation(q) ==
+    /\ Owns(q)
+    /\ Fault("Step") \/ (UNCHANGED budget /\ phase[DomainOf[Preparation(q).owner]] = "Ended")
+    /\ catalog' = [catalog EXCEPT !.preparation[q].owner = NoOne]
+    /\ UNCHANGED <<peers, phase, document, world, inside, served, disk, anchor, escalations, breaches>>
+
 \* Somebody removes the directory of a preparation whose owner is gone.
 ReclaimPreparation(q) ==
     /\ Preparation(q).state # "None" /\ Preparation(q).owner = NoOne
@@ -721,6 +728,7 @@ LosePrepared(d) ==
 ForgetPrepared(d) ==
     /\ document[d].prepared # "None" /\ prepared[d] = Nothing
     /\ \/ phase[d] \in {"Building", "Publishing", "Published"} /\ Ours(d, "Runsc")
+       \/ phase[d] = "TearingDown" /\ supervisor[d] \in {"TearingDown", "Dying", "None"}
        \/ Cleaning(d) /\ supervisor[d] = "None"
     /\ document' = [document EXCEPT ![d].prepared = "None"]
     /\ UNCHANGED <<peers, phase, world, inside, served, stored, anchor, escalations, breaches, budget>>
@@ -773,14 +781,16 @@ ControlSession(c) ==
     /\ Must(Admitted(c) /\ document[DomainOf[c]].sessions[c] = "Owned", "FR_15")
     /\ UNCHANGED <<peers, phase, document, world, inside, served, stored, anchor, escalations, budget>>
 
-\* The coordinator ends a session because its client is gone or the generation ends.
-CloseSession(d, c) ==
+\* The coordinator ends a session: no traffic reaches it any more, and its processes are going to be killed.
+Close(d, c) ==
     /\ DomainOf[c] = d
     /\ Led(d)
     /\ session[c] \in {"Opening", "Running"}
-    /\ client[c].state # "Registered" \/ phase[d] = "TearingDown"
     /\ session' = [session EXCEPT ![c] = "Ending"]
     /\ UNCHANGED <<peers, phase, document, world, inside, exec, stored, anchor, escalations, breaches, budget>>
+
+\* Its client is gone, or the generation ends.
+CloseSession(d, c) == Close(d, c) /\ (client[c].state # "Registered" \/ phase[d] = "TearingDown")
 
 \* The session's process tree in the guest is killed, and nothing else; a process not known yet is waited for.
 KillSession(d, c) ==
@@ -1021,6 +1031,9 @@ Lost(d) ==
     \/ phase[d] = "Building" /\ ~HasLease(d) /\ catalog.artifact[document[d].artifact] # "Ready"
     \/ phase[d] \in {"Building", "Publishing"} /\ \E p \in Participants \ {"Lease"} : world[d][p] = Foreign
 
+\* The generation is going to end: its sessions are closed to traffic before that is durable.
+CloseBeforeEnd(d, c) == Close(d, c) /\ phase[d] = "Published" /\ ("Down" \in Features \/ Lost(d))
+
 \* A step failed, the probe did, or a process that the sandbox stands on was lost.
 Failed(d) ==
     /\ phase[d] \in {"Building", "Publishing", "Published"}
@@ -1203,6 +1216,13 @@ Finish(d) ==
     /\ phase' = IF phase[d] = "Releasing" THEN [phase EXCEPT ![d] = "Ended"] ELSE phase
     /\ UNCHANGED <<peers, world, inside, served, stored, anchor, escalations, breaches, budget>>
 
+\* Something can't be removed or recorded: it is left to the next leader.
+ReleaseFails(d) ==
+    /\ phase[d] = "Releasing"
+    /\ Fault("Step")
+    /\ phase' = [phase EXCEPT ![d] = "Ended"]
+    /\ UNCHANGED <<peers, document, world, inside, served, stored, anchor, escalations, breaches>>
+
 \* Everything that is provably ours is gone; what is not is left alone and named, and the Domain does not become clean.
 Refuse(d) ==
     /\ Cleaning(d)
@@ -1321,8 +1341,8 @@ LeaderNext(d) ==
     \/ BeginRecovery(d) \/ IntendLeaseRelease(d) \/ KillSupervisor(d)
     \/ \E p \in Participants : RemoveFile(d, p) \/ KillProcess(d, p) \/ RemoveDirectory(d, p)
     \/ \E P \in Transactions(Releasable(d)) : Release(d, P)
-    \/ \E c \in Clients : ForgetSession(d, c)
-    \/ ConfirmUnmounted(d) \/ ReleaseLease(d) \/ ConfirmCatalogDelete(d) \/ Finish(d) \/ Refuse(d)
+    \/ \E c \in Clients : ForgetSession(d, c) \/ CloseBeforeEnd(d, c)
+    \/ ConfirmUnmounted(d) \/ ReleaseLease(d) \/ ConfirmCatalogDelete(d) \/ Finish(d) \/ Refuse(d) \/ ReleaseFails(d)
 
 SessionNext(d, c) ==
     \/ RegisterSession(d, c) \/ RefuseStale(d, c) \/ AdoptSession(d, c) \/ SpawnSession(d, c)
@@ -1335,7 +1355,8 @@ SupervisorNext(d) ==
 
 PreparationNext(q) ==
     \/ MakePreparation(q) \/ OwnPreparation(q) \/ FillPreparation(q) \/ SealPreparation(q) \/ RenamePreparation(q)
-    \/ DiscardPreparation(q) \/ CompletePreparation(q) \/ ReclaimPreparation(q) \/ AbandonPreparation(q)
+    \/ DiscardPreparation(q) \/ CompletePreparation(q) \/ GiveUpPreparation(q) \/ ReclaimPreparation(q)
+    \/ AbandonPreparation(q)
 
 CollectorNext(a) == BeginRemoval(a) \/ RemoveArtifact(a) \/ FinishRemoval(a)
 

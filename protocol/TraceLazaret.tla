@@ -1,7 +1,7 @@
 ----------------------------- MODULE TraceLazaret -----------------------------
 (***************************************************************************)
-(* Replays a trace of protocol events against Lazaret. `TraceData` is made *)
-(* from a trace by scripts/trace.py; README.md has the events' format.     *)
+(* Replays traces of protocol events against Lazaret. `TraceData` is made  *)
+(* from traces by scripts/trace.py; README.md has the events' format.      *)
 (*                                                                         *)
 (* An event is one action with its parameters, and is taken in the order   *)
 (* of the trace. Between events, steps of the world and of processes that  *)
@@ -9,24 +9,30 @@
 (* taken one step that it could not write down any more: such a step must  *)
 (* be its last.                                                            *)
 (*                                                                         *)
-(* The trace is accepted when `Unfinished` is violated: some behaviour of  *)
-(* the protocol has all of its events.                                     *)
+(* A trace is accepted when some behaviour of the protocol has all of its  *)
+(* events: when `matched` is printed for its last one.                     *)
 (***************************************************************************)
 EXTENDS Lazaret, Sequences, TLC, TraceData
 
 VARIABLES
+    trace,   \* which trace this is a behaviour of
     next,    \* the event that comes next
     doomed   \* Domains whose leader took a step that it did not write down
 
-traceVars == <<vars, next, doomed>>
+traceVars == <<vars, trace, next, doomed>>
+
+Trace == Traces[trace].events
 
 \* What a leader could not write down is one transaction.
 Whole(P) == IF P = {} THEN {} ELSE {P}
 
-ASSUME TLCSet(1, 0)
+ASSUME \A i \in 1..Len(Traces) : TLCSet(i, 0)
 
-\* Tells how far the trace was matched, for the report about one that is rejected.
-Reached == next <= TLCGet(1) \/ (TLCSet(1, next) /\ PrintT(<<"matched", next>>))
+\* Tells how far a trace was matched.
+Reached == IF next <= TLCGet(trace) THEN TRUE ELSE TLCSet(trace, next) /\ PrintT(<<"matched", trace, next>>)
+
+\* Of a trace that is accepted no more behaviours are looked for.
+Open == TLCGet(trace) < Len(Trace)
 
 Takes(e) ==
     LET a == e.action IN
@@ -51,10 +57,12 @@ Takes(e) ==
       [] a = "OwnPreparation"       -> OwnPreparation(e.preparation)
       [] a = "FillPreparation"      -> FillPreparation(e.preparation)
       [] a = "SealPreparation"      -> SealPreparation(e.preparation)
+      [] a = "GiveUpPreparation"    -> GiveUpPreparation(e.preparation)
       [] a = "RenamePreparation"    -> RenamePreparation(e.preparation)
       [] a = "DiscardPreparation"   -> DiscardPreparation(e.preparation)
       [] a = "CompletePreparation"  -> CompletePreparation(e.preparation)
       [] a = "ReclaimPreparation"   -> ReclaimPreparation(e.preparation)
+                                       \/ (disk.partial[e.preparation] = "Absent" /\ UNCHANGED vars)   \* found removed
       [] a = "AbandonPreparation"   -> AbandonPreparation(e.preparation)
       [] a = "BeginRemoval"         -> BeginRemoval(e.artifact)
       [] a = "RemoveArtifact"       -> RemoveArtifact(e.artifact)
@@ -63,7 +71,7 @@ Takes(e) ==
       [] a = "Intend"               -> Intend(e.domain, e.participants)
       [] a = "MakeDirectory"        -> MakeDirectory(e.domain, e.participant)
       [] a = "Begun"                -> Begun(e.domain)
-      [] a = "BeginFails"           -> BeginFails(e.domain)
+      [] a = "BeginFails"           -> BeginFails(e.domain) \/ StartupFails(e.domain)
       [] a = "AcquireLease"         -> AcquireLease(e.domain)
       [] a = "SpawnSupervisor"      -> SpawnSupervisor(e.domain)
       [] a = "OrderBuild"           -> OrderBuild(e.domain)
@@ -92,7 +100,7 @@ Takes(e) ==
       [] a = "SpawnSessionFails"    -> SpawnSessionFails(e.domain, e.client)
       [] a = "StartSession"         -> IF e.client = "" THEN OwnPreparedSession(e.domain) ELSE StartSession(e.domain, e.client)
       [] a = "ControlSession"       -> ControlSession(e.client)
-      [] a = "CloseSession"         -> CloseSession(e.domain, e.client)
+      [] a = "CloseSession"         -> CloseSession(e.domain, e.client) \/ CloseBeforeEnd(e.domain, e.client)
       [] a = "KillSession"          -> KillSession(e.domain, e.client)
       [] a = "EndSession"           -> IF e.client = "" THEN ForgetPrepared(e.domain)
                                        ELSE EndSession(e.domain, e.client) \/ ForgetSession(e.domain, e.client)
@@ -129,6 +137,7 @@ Takes(e) ==
       [] a = "BeginRecovery"        -> BeginRecovery(e.domain)
       [] a = "IntendLeaseRelease"   -> IntendLeaseRelease(e.domain)
       [] a = "KillSupervisor"       -> KillSupervisor(e.domain)
+                                       \/ (supervisor[e.domain] \in {"Dying", "None"} /\ UNCHANGED vars)   \* found dying
       [] a = "KillProcess"          -> KillProcess(e.domain, e.participant)
       [] a = "RemoveDirectory"      -> RemoveDirectory(e.domain, e.participant)
       [] a = "Release"              -> Release(e.domain, e.participants)
@@ -138,6 +147,7 @@ Takes(e) ==
       [] a = "ConfirmCatalogDelete" -> ConfirmCatalogDelete(e.domain)
       [] a = "Finish"               -> Finish(e.domain)
       [] a = "Refuse"               -> Refuse(e.domain)
+      [] a = "ReleaseFails"         -> ReleaseFails(e.domain)
       [] OTHER                      -> FALSE
 
 \* Events that a Host Coordinator writes carry its Domain; a leader that is doomed writes none any more.
@@ -149,10 +159,10 @@ Event ==
         /\ e.generation = 0 \/ document'[e.domain].generation = e.generation
     /\ next' = next + 1
     /\ Reached
-    /\ UNCHANGED doomed
+    /\ UNCHANGED <<trace, doomed>>
 
 \* Actions of processes that do not trace: none of their events is in the trace.
-Untraced(action) == action \notin TracedActions
+Untraced(action) == action \notin Traces[trace].actions
 
 \* The event that comes next is one of these actions, with this client, Domain or request.
 Comes(actions, field, value) == Trace[next].action \in actions /\ Trace[next][field] = value
@@ -203,9 +213,9 @@ SilentWorld(d) ==
     \/ Comes({"EndSession", "ForgetPrepared"}, "domain", d) /\ LosePrepared(d)
     \/ Comes({"Failed"}, "domain", d) /\ \E p \in Participants : CrashProcess(d, p)
     \/ (Comes({"Failed"}, "domain", d) \/ phase[d] = "TearingDown") /\ CrashSupervisor(d)
-    \/ "Failed" \in TracedActions /\ PolicyHasNoEffect(d)
-    \/ \E p \in Paths : Intrude(d, p) \/ MoveAway(d, p)
-    \/ \E p \in Participants : ReusePid(d, p)
+    \/ ~Untraced("Failed") /\ PolicyHasNoEffect(d)
+    \/ Comes({"Refuse"}, "domain", d) /\ \E p \in Trace[next].participants : Intrude(d, p)
+    \/ Comes({"Elect"}, "domain", d) /\ \E p \in Paths : MoveAway(d, p)
 
 SilentRequest(r) ==
     \/ /\ Untraced("AnswerPrompt") /\ Comes({"Approve", "Deny"}, "request", r)
@@ -213,13 +223,18 @@ SilentRequest(r) ==
     \/ /\ Untraced("HostCommandExits") /\ Comes({"ReleaseHostCommand"}, "request", r)
        /\ \E d \in Domains : HostCommandExits(d, r)
 
+SilentPreparation(q) ==
+    /\ Untraced("GiveUpPreparation") /\ Comes({"ReclaimPreparation", "AbandonPreparation"}, "preparation", q)
+    /\ GiveUpPreparation(q)
+
 Silent ==
     /\ next <= Len(Trace)
-    /\ UNCHANGED next
+    /\ UNCHANGED <<trace, next>>
     /\ \/ /\ UNCHANGED doomed
           /\ \/ \E c \in Clients : SilentClient(c)
              \/ \E d \in Domains : SilentSupervisor(d) \/ SilentWorld(d) \/ \E c \in ClientsOf(d) : SilentSession(d, c)
              \/ \E r \in Requests : SilentRequest(r)
+             \/ \E q \in Preparations : SilentPreparation(q)
        \/ \E c \in Clients : /\ coordinator[c] = "Leader" /\ Falls(DomainOf[c])
                            /\ CrashCoordinator(c)
                            /\ doomed' = doomed \ {DomainOf[c]}
@@ -236,11 +251,11 @@ Silent ==
            /\ UNCHANGED doomed
            /\ \/ IntendLeaseRelease(d) \/ ConfirmUnmounted(d) \/ ConfirmCatalogDelete(d) \/ Finish(d)
               \/ \E c \in Clients : ForgetSession(d, c)
-              \/ ForgetPrepared(d)
+              \/ ForgetPrepared(d) \/ PrepareSession(d) \/ Publish(d)
+              \/ \E P \in Whole({p \in Participants : Intent(d, p) = "None"}) : Intend(d, P)
+              \/ \E p \in Participants : Own(d, p)
               \/ \E P \in Whole(Releasable(d)) : Release(d, P)
 
-TraceInit == Init /\ next = 1 /\ doomed = {}
+TraceInit == Init /\ trace \in 1..Len(Traces) /\ next = 1 /\ doomed = {}
 TraceSpec == TraceInit /\ [][Event \/ Silent]_traceVars
-
-Unfinished == next <= Len(Trace)
 ===============================================================================

@@ -25,6 +25,7 @@ pub mod identity;
 pub mod observe;
 pub mod oci;
 pub mod policy;
+pub mod protocol_trace;
 pub mod store;
 pub mod sys;
 pub mod wire;

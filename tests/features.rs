@@ -2,14 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-/// Without the feature the variable that makes Lazaret fail is not looked at, as not even its name is there.
+/// Without a feature what it does for tests is not there, not even the name of the variable that asks for it.
 #[test]
-fn only_test_builds_can_be_made_to_fail() {
+fn only_test_builds_fail_and_tell_on_demand() {
     for executable in [env!("CARGO_BIN_EXE_lazaret"), env!("CARGO_BIN_EXE_lazaret-guest")] {
         let content = std::fs::read(executable).unwrap();
         let names = |text: &str| content.windows(text.len()).any(|window| window == text.as_bytes());
         assert!(names("lazaret"), "{executable} has readable text");
-        let expected = cfg!(feature = "fault-injection") && executable.ends_with("lazaret");
-        assert_eq!(names("LAZARET_FAULT"), expected, "{executable}");
+        for (variable, built) in
+            [("LAZARET_FAULT", cfg!(feature = "fault-injection")), ("LAZARET_TRACE", cfg!(feature = "protocol-trace"))]
+        {
+            assert_eq!(names(variable), built && executable.ends_with("lazaret"), "{variable} in {executable}");
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use etcetera::BaseStrategy;
 use etcetera::base_strategy::Xdg;
 
+use super::connect::client_id;
 use super::error::CliError;
 use crate::domain::ids::DomainId;
 use crate::domain::layout::{RuntimeRoot, StorageRoot};
@@ -62,6 +63,7 @@ impl Places {
     /// Gives what a Host Coordinator is started with.
     pub fn start(&self, profile: Profile, workspace: Workspace, mode: StartMode) -> Start {
         Start {
+            client: client_id().clone(),
             profile,
             workspace,
             storage_root: self.storage.path().to_owned(),

@@ -126,6 +126,23 @@ pub enum CatalogChange {
     FinishRemoval(ArtifactId),
 }
 
+impl CatalogChange {
+    /// Gives the action's name in the model.
+    pub fn action(&self) -> &'static str {
+        match self {
+            Self::BeginPreparation(_) => "BeginPreparation",
+            Self::OwnPreparation(..) => "OwnPreparation",
+            Self::SealPreparation(..) => "SealPreparation",
+            Self::CompletePreparation(..) => "CompletePreparation",
+            Self::AbandonPreparation(_) => "AbandonPreparation",
+            Self::AcquireLease(_) => "AcquireLease",
+            Self::ReleaseLease(..) => "ReleaseLease",
+            Self::BeginRemoval(_) => "BeginRemoval",
+            Self::FinishRemoval(_) => "FinishRemoval",
+        }
+    }
+}
+
 /// Why a catalog change was refused. The catalog is as it was.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CatalogRefusal {

@@ -124,6 +124,17 @@ impl Participant {
     }
 }
 
+impl Participant {
+    /// Gives its name in the model's traces.
+    pub fn name(&self) -> String {
+        match self {
+            Self::AnchorMount(path) => format!("AnchorMount {path}"),
+            Self::VolumeMount(path) => format!("VolumeMount {path}"),
+            other => format!("{other:?}"),
+        }
+    }
+}
+
 impl fmt::Display for Participant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -341,7 +352,8 @@ pub enum Change {
     StartSession(SessionId, SessionProcess),
     /// `EndSession`: nothing of a session is left.
     EndSession(SessionId),
-    /// `BeginTearDown`: the generation's own coordinator ends it; this is the intent to release the lease as well.
+    /// `LingerElapsed`, `DownRequested`, `CancelStartup` or `Failed`: the generation's own coordinator ends it for this
+    /// reason; this is the intent to release the lease as well.
     BeginTearDown(EndReason),
     /// `BeginRecovery`: a later coordinator takes charge of what is left.
     BeginRecovery(ProcessIdentity),
@@ -372,7 +384,7 @@ impl Change {
             Self::RegisterSession(_) => "RegisterSession",
             Self::StartSession(..) => "StartSession",
             Self::EndSession(_) => "EndSession",
-            Self::BeginTearDown(_) => "BeginTearDown",
+            Self::BeginTearDown(reason) => reason.action(),
             Self::BeginRecovery(_) => "BeginRecovery",
             Self::Release(_) => "Release",
             Self::IntendLeaseRelease => "IntendLeaseRelease",

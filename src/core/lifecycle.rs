@@ -67,6 +67,18 @@ pub enum EndReason {
     Failed(Failure),
 }
 
+impl EndReason {
+    /// Gives the name that the model has for the end for this reason.
+    pub fn action(&self) -> &'static str {
+        match self {
+            Self::Idle => "LingerElapsed",
+            Self::Down => "DownRequested",
+            Self::Cancelled => "CancelStartup",
+            Self::Failed(_) => "Failed",
+        }
+    }
+}
+
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
@@ -100,6 +112,8 @@ pub enum Event {
     Cancelled,
     /// A step failed or a needed process was lost.
     Failed(Failure),
+    /// Something that is not provably ours lies where ours may be. All else is removed.
+    Refused(Failure),
     /// The Runtime Supervisor ended; in a teardown that is what was asked for.
     SupervisorEnded {
         /// How it ended, for people.
@@ -107,6 +121,29 @@ pub enum Event {
     },
     /// What was left is removed, the lease released, the Domain recorded as clean.
     Released,
+}
+
+impl Event {
+    /// Gives the name that the model has for what happens to a life at this event.
+    ///
+    /// Nothing for what the model does not have, and for what is an action elsewhere: when an [`Effect`] is carried out,
+    /// when the [`EndReason`] is recorded, when a recovery ends in a refusal.
+    pub fn action(&self, life: &Lifecycle) -> Option<&'static str> {
+        use Phase::*;
+        Some(match (life.phase, self) {
+            (Recovering, Self::Recovered) if life.purpose == Purpose::RecoverOnly => "ReportRecovered",
+            (Recovering, Self::Recovered) => "Recovered",
+            (Preparing, Self::Prepared) => "FindArtifact",
+            (Beginning, Self::Begun) => "Begun",
+            (Beginning, Self::Failed(_)) => "BeginFails",
+            (Building, Self::Attested) => "Attested",
+            (Publishing, Self::PublicationOpen) => "PublicationOpen",
+            (Recovering | Preparing, Self::Cancelled) => "CancelStartup",
+            (Recovering | Preparing, Self::Failed(_)) => "StartupFails",
+            (Releasing, Self::Failed(_)) => "ReleaseFails",
+            _ => return None,
+        })
+    }
 }
 
 impl From<Failure> for Event {
@@ -161,6 +198,19 @@ pub enum Effect {
     Release,
     /// Ends the process.
     Exit,
+}
+
+impl Effect {
+    /// Gives the name that the model has for carrying it out, when that is an action of its own and not what follows
+    /// from an event.
+    pub fn action(&self) -> Option<&'static str> {
+        match self {
+            Self::Build => Some("OrderBuild"),
+            Self::TearDown => Some("OrderTearDown"),
+            Self::Exit => Some("Exit"),
+            _ => None,
+        }
+    }
 }
 
 /// State of one generation's life.
@@ -253,7 +303,7 @@ pub fn step(mut state: Lifecycle, event: Event) -> (Lifecycle, Vec<Effect>) {
             state.end = Some(EndReason::Cancelled);
             enter(&mut state, Ended, vec![Effect::AbandonPreparation, Effect::Exit])
         }
-        (Recovering | Preparing, Event::Failed(failure)) => {
+        (Recovering | Preparing, Event::Failed(failure)) | (Recovering, Event::Refused(failure)) => {
             state.end = Some(EndReason::Failed(failure));
             enter(&mut state, Ended, vec![Effect::ReportFailed, Effect::Exit])
         }
@@ -291,7 +341,7 @@ pub fn step(mut state: Lifecycle, event: Event) -> (Lifecycle, Vec<Effect>) {
             };
             enter(&mut state, Ended, report)
         }
-        (Releasing, Event::Failed(failure)) => {
+        (Releasing, Event::Failed(failure) | Event::Refused(failure)) => {
             // What could not be removed stays recorded; the next start recovers it.
             state.end.get_or_insert(EndReason::Failed(failure));
             enter(&mut state, Ended, vec![Effect::ReportFailed, Effect::Exit])
@@ -443,6 +493,7 @@ mod tests {
             Event::DownRequested,
             Event::Cancelled,
             failed(),
+            Event::Refused(Failure::message("x")),
             Event::SupervisorEnded { how: "x".into() },
             Event::SessionsEnded,
             Event::Released,

@@ -74,9 +74,11 @@ pub struct Observed {
 pub enum RecoveryEffect {
     /// Writes the changes in one durable transaction.
     Record(Vec<Change>),
-    /// Kills a process and waits until it is gone: opens a pidfd, compares the identity again, then signals
-    /// through the pidfd, so that a reused pid is never hit.
-    Kill(ProcessIdentity),
+    /// Kills the Runtime Supervisor and waits until it is gone: opens a pidfd, compares the identity again, then
+    /// signals through the pidfd, so that a reused pid is never hit.
+    KillSupervisor(ProcessIdentity),
+    /// Kills another recorded process in the same way, which is needed only if it outlived the Runtime Supervisor.
+    KillProcess(ProcessIdentity),
     /// Removes a socket or record, after comparing its identity again.
     RemoveFile {
         /// Whose it is.
@@ -115,6 +117,21 @@ pub enum RecoveryEffect {
         /// The artifact that is held.
         artifact: ArtifactId,
     },
+}
+
+impl RecoveryEffect {
+    /// Gives the name that the model has for carrying it out, and whose place it is about.
+    ///
+    /// Nothing for what is told of where it is done, and for a process that the Runtime Supervisor takes along.
+    pub fn action(&self) -> Option<(&'static str, &Participant)> {
+        match self {
+            Self::KillSupervisor(_) => Some(("KillSupervisor", &Participant::RuntimeSupervisor)),
+            Self::RemoveTree { participant, .. } | Self::RemoveEmptyDirectory { participant, .. } => {
+                Some(("RemoveDirectory", participant))
+            }
+            Self::Record(_) | Self::KillProcess(_) | Self::RemoveFile { .. } | Self::DeleteLease { .. } => None,
+        }
+    }
 }
 
 /// What to do, and what is left alone.
@@ -157,7 +174,14 @@ pub fn plan(document: &GenerationDocument, observed: &Observed) -> RecoveryPlan 
     // The supervisor first: with process 1 of the pid namespace everything in it dies at once.
     let alive = owned_processes(document);
     let alive = alive.into_iter().filter(|process| observed.processes.get(&process.pid) == Some(process));
-    plan.effects.extend(alive.map(|process| RecoveryEffect::Kill(process.clone())));
+    let supervisor = document.ownership(&Participant::RuntimeSupervisor);
+    plan.effects.extend(alive.cloned().map(|process| {
+        if supervisor == Some(&Ownership::Process(process.clone())) {
+            RecoveryEffect::KillSupervisor(process)
+        } else {
+            RecoveryEffect::KillProcess(process)
+        }
+    }));
     recorded.extend(document.sessions.keys().cloned().map(Change::EndSession));
     let inner = document.participants.keys().filter(|p| p.ends_with_supervisor() && is_left(document, p));
     recorded.extend(inner.cloned().map(Change::Release));

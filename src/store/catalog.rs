@@ -10,6 +10,7 @@ use super::catalog_lock::{CatalogLock, LockError};
 use super::domain_store::decode_table;
 use super::file::{self, FileError};
 use super::records::{ARTIFACTS, LEASES, PREPARATIONS, Table, encode};
+use super::trace;
 use crate::core::catalog::{
     self, ArtifactRecord, ArtifactStatus, CatalogChange, CatalogRefusal, CatalogState, LeaseRecord, PreparationRecord,
 };
@@ -172,6 +173,7 @@ impl Catalog {
         if next != self.state {
             let _around = fault::around(&changes);
             file::guard(&self.path, || self.commit(&next))?;
+            trace::catalog(&self.state, changes);
         }
         Ok(())
     }

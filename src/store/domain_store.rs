@@ -10,6 +10,7 @@ use super::file::{self, FileError};
 use super::records::{
     EVIDENCE_KEY, Evidence, GENERATION, HEAD_KEY, Head, PARTICIPANTS, RecordError, SESSIONS, Table, decode, encode,
 };
+use super::trace;
 use crate::core::generation::{self, Change, GenerationDocument, Intent, Participant, Refusal, SessionRecord};
 use crate::domain::ids::DomainId;
 use crate::fault;
@@ -99,6 +100,7 @@ impl DomainStore {
         if let Some(document) = next.filter(|document| self.document.as_ref() != Some(document)) {
             let _around = fault::around(&requests);
             file::guard(&self.path, || self.commit(&document))?;
+            trace::document(self.document.as_ref(), requests);
             self.document = Some(document);
         }
         Ok(answers)

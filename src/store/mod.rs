@@ -13,6 +13,7 @@ mod file;
 mod held;
 mod records;
 pub mod sighting;
+mod trace;
 pub mod writer;
 
 pub use self::catalog::{Catalog, CatalogError, Completion, LOCK_WAIT};

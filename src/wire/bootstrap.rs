@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::failure::Failure;
+use crate::domain::ids::ClientCliId;
 use crate::domain::profile::Profile;
 use crate::domain::session::SessionRequest;
 use crate::domain::workspace::Workspace;
@@ -23,6 +24,8 @@ pub const DESCRIPTOR: i32 = 3;
 /// Everything that a Host Coordinator needs to start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
+    /// The client that starts it.
+    pub client: ClientCliId,
     /// The validated profile.
     pub profile: Profile,
     /// The canonical workspace.

@@ -20,6 +20,7 @@ mod identity;
 mod images;
 mod kill_matrix;
 mod network;
+mod protocol;
 mod sessions;
 mod state;
 mod static_guest;
@@ -42,6 +43,7 @@ fn capabilities() -> Vec<(&'static str, Vec<Case>)> {
         ("images", images::cases()),
         ("kill_matrix", kill_matrix::cases()),
         ("network", network::cases()),
+        ("protocol", protocol::cases()),
         ("state", state::cases()),
         ("static_guest", static_guest::cases()),
         ("workspace", workspace::cases()),

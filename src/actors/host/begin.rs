@@ -15,10 +15,10 @@ use crate::domain::ids::{CoordinatorId, DomainId, SandboxId, SessionId, SidecarI
 use crate::domain::profile::Profile;
 use crate::domain::session::SessionRequest;
 use crate::domain::workspace::Workspace;
-use crate::observe;
 use crate::policy::derive;
 use crate::store::writer::WriteError;
 use crate::sys::private;
+use crate::{observe, protocol_trace};
 
 /// What a generation begins with.
 #[derive(Debug)]
@@ -111,6 +111,7 @@ pub async fn begin(beginning: Beginning, store: &Records) -> Result<GenerationCo
     for (participant, path) in [(Participant::RuntimeDirectory, runtime), (Participant::Scratch, scratch)] {
         let made = private::make_directory(&path).and_then(|()| owned_identity(&path));
         let identity = made.map_err(|source| BeginError::Directory { path, source })?;
+        protocol_trace::event("MakeDirectory").with("participant", &participant.name()).write();
         owned.push(Change::Own(participant, Ownership::Path(identity)));
     }
     store.apply(owned).await?;

@@ -34,13 +34,13 @@ use crate::domain::artifact::ArtifactManifest;
 use crate::domain::failure::Failure;
 use crate::domain::ids::DomainId;
 use crate::domain::session::SessionEnd;
-use crate::fault;
 use crate::identity::channel::{Face, ServerChannel};
 use crate::store::DomainStore;
 use crate::store::writer::StoreWriter;
 use crate::sys::seqpacket::Lease;
 use crate::wire::bootstrap::{Start, StartMode, StartOutcome};
 use crate::wire::lease::{CoordinatorOrder, SupervisorReport};
+use crate::{fault, protocol_trace};
 
 /// How long the client that started the Domain may take to register its session.
 const FIRST_SESSION: Duration = Duration::from_secs(5);
@@ -196,6 +196,13 @@ impl CoordinatorState {
         if life != self.life || !effects.is_empty() {
             tracing::info!(from = ?self.life.phase, to = ?life.phase, ?event, "generation");
         }
+        if let Some(action) = event.action(&self.life) {
+            match (&event, &self.artifact) {
+                (Event::Prepared, Some(artifact)) => protocol_trace::event(action).with("artifact", &artifact.id),
+                _ => protocol_trace::event(action),
+            }
+            .write();
+        }
         self.life = life;
         for effect in effects {
             self.run(myself, effect).await;
@@ -204,6 +211,9 @@ impl CoordinatorState {
 
     async fn run(&mut self, myself: &ActorRef<HostMessage>, effect: Effect) {
         let _around = fault::around(&effect);
+        if let Some(action) = effect.action() {
+            protocol_trace::event(action).write();
+        }
         match effect {
             Effect::Recover => self.recover(myself, Event::Recovered),
             Effect::Prepare => self.prepare(myself),

@@ -27,7 +27,7 @@ use crate::domain::failure::Failure;
 use crate::sys::seqpacket::Lease;
 use crate::wire::bootstrap::{BootstrapMessage, DESCRIPTOR, StartOutcome};
 use crate::wire::frame;
-use crate::{fault, sys};
+use crate::{fault, protocol_trace, sys};
 
 pub mod begin;
 pub mod coordinator;
@@ -92,7 +92,11 @@ async fn lead(bootstrap: OwnedFd) -> ExitCode {
         }
     };
     match elect(&pair).await {
-        Ok(Some(elected)) => serve(elected, pair).await,
+        Ok(Some(elected)) => {
+            protocol_trace::serves(&elected.domain);
+            protocol_trace::event("Elect").with("client", &elected.start.client).write();
+            serve(elected, pair).await
+        }
         Ok(None) => {
             tell(&pair, StartOutcome::LockHeld).await;
             ExitCode::SUCCESS

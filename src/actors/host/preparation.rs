@@ -31,7 +31,6 @@ use crate::domain::ids::ArtifactId;
 use crate::domain::layout::StorageRoot;
 use crate::domain::ownership::ProcessIdentity;
 use crate::domain::profile::Profile;
-use crate::fault;
 use crate::oci::accounts::Accounts;
 use crate::oci::blobs::BlobStore;
 use crate::oci::layers::{self, LayerError, Reading};
@@ -44,6 +43,7 @@ use crate::store::{Catalog, Completion};
 use crate::sys::accounts::{Account, SubordinateIds};
 use crate::sys::{directories, procfs};
 use crate::wire::bootstrap::Progress;
+use crate::{fault, protocol_trace};
 
 /// Name of an artifact's record in its directory.
 const MANIFEST: &str = "manifest.json";
@@ -274,6 +274,7 @@ impl<'a> Preparation<'a> {
         let failed = |source| PrepareError::Directory { path: directory.clone(), source };
         let around = fault::around(&"MakePreparationDirectory");
         std::fs::DirBuilder::new().mode(0o700).create(&directory).map_err(failed)?;
+        traced("MakePreparation", record);
         drop(around);
         let identity = sighting::path_identity(&directory).map_err(failed)?;
         let identity = identity.ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
@@ -288,6 +289,7 @@ impl<'a> Preparation<'a> {
         let manifest = ArtifactManifest { size, prepared_at: now(), ..manifest };
         write_new(&directory.join(PASSWD), &accounts.passwd)?;
         write_new(&directory.join(GROUP), &accounts.group)?;
+        traced("FillPreparation", record);
         self.publish(record, manifest).await
     }
 
@@ -301,6 +303,7 @@ impl<'a> Preparation<'a> {
         let directory = record.directory.clone();
         let (storage, id, sealed) = (self.request.storage.clone(), record.id.clone(), manifest.clone());
         let target = storage.artifact(&manifest.id);
+        let preparing = record.clone();
         let renamed = blocking(move || {
             let failed = |source: io::Error| PrepareError::Directory { path: directory.clone(), source };
             write_record(&directory.join(MANIFEST), &sealed)?;
@@ -312,7 +315,7 @@ impl<'a> Preparation<'a> {
             std::fs::remove_file(directory.join(reclaim::MAPPING)).map_err(failed)?;
             let _around = fault::around(&"RenameToArtifact");
             match renameat_with(CWD, &directory, CWD, &target, RenameFlags::NOREPLACE) {
-                Ok(()) => {}
+                Ok(()) => traced("RenamePreparation", &preparing),
                 Err(rustix::io::Errno::EXIST) => return Ok(false),
                 Err(error) => return Err(failed(error.into())),
             }
@@ -327,6 +330,7 @@ impl<'a> Preparation<'a> {
             let there = read_record::<ArtifactManifest>(&path.join(MANIFEST)).filter(|there| there.id == manifest.id);
             let Some(there) = there else { return Err(PrepareError::Foreign(path)) };
             unpack::remove(&record.directory, &manifest.mapping).await?;
+            traced("DiscardPreparation", record);
             let (storage, id) = (self.request.storage.clone(), record.id.clone());
             // Sealed as this very artifact; the other preparation may not have recorded it yet.
             blocking(move || Ok(Catalog::open(&storage)?.complete(&id, &manifest)?)).await?;
@@ -341,6 +345,7 @@ impl<'a> Preparation<'a> {
 
     async fn give_up(&self, record: &PreparationRecord, mapping: &IdMapping) -> Result<(), PrepareError> {
         unpack::remove(&record.directory, mapping).await?;
+        traced("ReclaimPreparation", record);
         let (storage, id) = (self.request.storage.clone(), record.id.clone());
         blocking(move || Ok(Catalog::open(&storage)?.abandon(&id)?)).await
     }
@@ -374,6 +379,11 @@ fn check_reach(reading: &Reading, mapping: &IdMapping) -> Result<(), PrepareErro
         }
     }
     Ok(())
+}
+
+/// Writes that a step of a preparation was taken.
+fn traced(action: &str, record: &PreparationRecord) {
+    protocol_trace::event(action).with("preparation", &record.id).write();
 }
 
 fn own_identity() -> Result<ProcessIdentity, PrepareError> {

@@ -21,12 +21,12 @@ use super::messages::RegistryMessage;
 use super::reclaim::owned_identity;
 use super::records::Records;
 use crate::core::generation::{Change, Ownership, Participant};
-use crate::fault;
 use crate::identity::anchor::{AnchorError, TrustAnchor};
 use crate::identity::channel::{self, Face};
 use crate::identity::tls::TlsError;
 use crate::store::writer::WriteError;
 use crate::sys::private;
+use crate::{fault, protocol_trace};
 
 /// How many connections may be in their greeting at once. With more the oldest makes way: a client
 /// greets within milliseconds, and one that says nothing keeps nobody out.
@@ -79,12 +79,14 @@ pub async fn publish(
     let socket = generation.places.runtime.socket();
     let bind = |source| PublicationError::Bind { path: socket.clone(), source };
     let listener = UnixListener::bind(&socket).map_err(bind)?;
+    protocol_trace::event("BindSocket").with("participant", &Participant::Socket.name()).write();
     let owned = Ownership::Path(owned_identity(&socket).map_err(bind)?);
     store.apply(vec![Change::Own(Participant::Socket, owned), Change::Publish]).await?;
     let path = generation.places.runtime.publication();
     let record = |source| PublicationError::Record { path: path.clone(), source };
     let content = serde_json::to_vec(face.publication()).map_err(|error| record(error.into()))?;
     private::make_file(&path, &content).map_err(record)?;
+    protocol_trace::event("WritePublication").write();
     let owned = Ownership::Path(owned_identity(&path).map_err(record)?);
     store.apply(vec![Change::Own(Participant::Publication, owned)]).await?;
     Ok((listener, face))

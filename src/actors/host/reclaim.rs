@@ -12,11 +12,11 @@ use crate::core::recovery::{Inquiry, Observed, RecoveryEffect, RecoveryRefusal, 
 use crate::domain::artifact::IdMapping;
 use crate::domain::layout::StorageRoot;
 use crate::domain::ownership::{PathIdentity, ProcessIdentity};
-use crate::fault;
 use crate::store::writer::WriteError;
 use crate::store::{Catalog, CatalogError, sighting};
 use crate::sys::errand::{self, ErrandError};
 use crate::sys::{process, procfs, removal};
+use crate::{fault, protocol_trace};
 
 /// How long a killed process may take to be gone.
 const KILL_DEADLINE: Duration = Duration::from_secs(5);
@@ -103,7 +103,12 @@ pub async fn run(store: &Records, places: &Places) -> Result<(), ReclaimError> {
         tracing::debug!(?effect, "reclaim");
         carry_out(effect, store, &places.storage).await?;
     }
-    if plan.refusals.is_empty() { Ok(()) } else { Err(ReclaimError::Foreign(plan.refusals)) }
+    if plan.refusals.is_empty() {
+        return Ok(());
+    }
+    let left_alone = plan.refusals.iter().map(|refusal| refusal.participant.name());
+    protocol_trace::event("Refuse").with_all("participants", left_alone).write();
+    Err(ReclaimError::Foreign(plan.refusals))
 }
 
 async fn observe(document: &GenerationDocument, storage: &StorageRoot) -> Result<Observed, ReclaimError> {
@@ -130,11 +135,13 @@ async fn observe(document: &GenerationDocument, storage: &StorageRoot) -> Result
 
 async fn carry_out(effect: RecoveryEffect, store: &Records, storage: &StorageRoot) -> Result<(), ReclaimError> {
     let _around = fault::around(&effect);
+    let action = effect.action();
+    let traced = action.map(|(action, whose)| protocol_trace::event(action).with("participant", &whose.name()));
     match effect {
         RecoveryEffect::Record(changes) => {
             store.apply(changes).await?;
         }
-        RecoveryEffect::Kill(process) => {
+        RecoveryEffect::KillSupervisor(process) | RecoveryEffect::KillProcess(process) => {
             kill(&process).await.map_err(|source| ReclaimError::Kill { process, source })?;
         }
         RecoveryEffect::RemoveFile { participant, path, identity } => {
@@ -154,6 +161,9 @@ async fn carry_out(effect: RecoveryEffect, store: &Records, storage: &StorageRoo
             tokio::task::spawn_blocking(move || Catalog::open(&storage)?.release_lease(&domain, generation)).await??;
         }
     }
+    if let Some(event) = traced {
+        event.write();
+    }
     Ok(())
 }
 
@@ -166,7 +176,8 @@ async fn kill(process: &ProcessIdentity) -> io::Result<()> {
 
 /// Removes a file or socket that is still what it was recorded as; one that is gone is already removed.
 pub fn remove_file(participant: Participant, path: &Path, identity: &PathIdentity) -> Result<(), ReclaimError> {
-    remove(participant, path, identity, |path| std::fs::remove_file(path))
+    let event = protocol_trace::event("RemoveFile").with("participant", &participant.name());
+    remove(participant, path, identity, |path| std::fs::remove_file(path).inspect(|()| event.write()))
 }
 
 /// Removes a path that is still what it was recorded as; one that is gone is already removed.

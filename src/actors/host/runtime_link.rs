@@ -25,7 +25,7 @@ use crate::sys::procfs;
 use crate::sys::seqpacket::{self, Lease};
 use crate::wire::frame;
 use crate::wire::lease::{self, CoordinatorOrder, SupervisorReport};
-use crate::{fault, observe};
+use crate::{fault, observe, protocol_trace};
 
 /// How long the supervisor may take to take everything down before it is killed.
 const TEAR_DOWN_DEADLINE: Duration = lease::TEAR_DOWN_LIMIT.saturating_add(lease::GRACE);
@@ -97,7 +97,7 @@ impl LinkState {
         if let Some(filter) = std::env::var_os(observe::FILTER_VARIABLE) {
             env.push((observe::FILTER_VARIABLE.into(), filter));
         }
-        env.extend(fault::handed_on());
+        env.extend([fault::handed_on(), protocol_trace::handed_on()].into_iter().flatten());
         let child = spawn_mapped(MappedCommand {
             executable: PathBuf::from("/proc/self/exe"),
             argv: vec![title.into(), lease::SUPERVISOR.into(), request.domain.to_string().into()],

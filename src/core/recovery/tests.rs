@@ -59,11 +59,11 @@ impl World {
     fn run(&mut self, document: &mut GenerationDocument, effect: &RecoveryEffect) {
         match effect {
             RecoveryEffect::Record(changes) => *document = accept(Some(document.clone()), changes),
-            RecoveryEffect::Kill(process) => {
+            RecoveryEffect::KillSupervisor(process) | RecoveryEffect::KillProcess(process) => {
                 assert_eq!(self.processes.get(&process.pid), Some(process), "killed another process");
                 self.processes.remove(&process.pid);
                 // Everything in the pid namespace dies with its first process.
-                if document.ownership(&Participant::RuntimeSupervisor) == Some(&Ownership::Process(process.clone())) {
+                if matches!(effect, RecoveryEffect::KillSupervisor(_)) {
                     self.processes.clear();
                 }
             }
@@ -102,7 +102,7 @@ fn recover(document: &GenerationDocument, world: &World) -> (GenerationDocument,
     let (mut document, mut world) = (document.clone(), world.clone());
     for effect in &plan.effects {
         // A process that died with the supervisor is found gone when its turn comes.
-        if let RecoveryEffect::Kill(process) = effect
+        if let Some(process) = killed_by(effect)
             && !world.processes.contains_key(&process.pid)
         {
             continue;
@@ -134,10 +134,10 @@ fn a_killed_coordinator_s_generation_is_removed_in_order() {
         RecoveryEffect::Record(vec![Change::BeginRecovery(process(11)), Change::IntendLeaseRelease]),
         file(Publication, 103),
         file(Socket, 102),
-        RecoveryEffect::Kill(process(20)),
-        RecoveryEffect::Kill(process(22)),
-        RecoveryEffect::Kill(process(21)),
-        RecoveryEffect::Kill(process(30)),
+        RecoveryEffect::KillSupervisor(process(20)),
+        RecoveryEffect::KillProcess(process(22)),
+        RecoveryEffect::KillProcess(process(21)),
+        RecoveryEffect::KillProcess(process(30)),
         RecoveryEffect::Record(vec![
             Change::EndSession(session('1').id),
             Change::Release(Helper),
@@ -173,6 +173,13 @@ fn its_own_coordinator_does_not_recover_but_finishes() {
     let records: Vec<&Change> = plan.effects.iter().flat_map(changes_of).collect();
     assert!(!records.iter().any(|change| matches!(change, Change::BeginRecovery(_))), "{records:?}");
     assert_eq!(records.last(), Some(&&Change::Finish));
+}
+
+fn killed_by(effect: &RecoveryEffect) -> Option<&ProcessIdentity> {
+    match effect {
+        RecoveryEffect::KillSupervisor(process) | RecoveryEffect::KillProcess(process) => Some(process),
+        _ => None,
+    }
 }
 
 fn changes_of(effect: &RecoveryEffect) -> &[Change] {
@@ -212,7 +219,7 @@ fn an_interrupted_recovery_is_recovered() {
         for interrupted in 0..effects.len() {
             let (mut document, mut world) = (document.clone(), world.clone());
             for effect in &effects[..interrupted] {
-                if !matches!(effect, RecoveryEffect::Kill(p) if !world.processes.contains_key(&p.pid)) {
+                if killed_by(effect).is_none_or(|process| world.processes.contains_key(&process.pid)) {
                     world.run(&mut document, effect);
                 }
             }
@@ -235,9 +242,9 @@ fn a_reused_pid_is_never_killed() {
     world.processes.insert(21, other_boot.clone());
     let plan = plan(&document, &world.observe(&document));
     for innocent in [stranger, other_boot] {
-        assert!(!plan.effects.contains(&RecoveryEffect::Kill(innocent)), "{plan:?}");
+        assert!(!plan.effects.iter().filter_map(killed_by).any(|killed| *killed == innocent), "{plan:?}");
     }
-    assert!(plan.effects.contains(&RecoveryEffect::Kill(process(22))), "{plan:?}");
+    assert!(plan.effects.contains(&RecoveryEffect::KillProcess(process(22))), "{plan:?}");
     assert!(plan.effects.iter().flat_map(changes_of).any(|change| *change == Change::Finish));
 }
 
@@ -315,7 +322,7 @@ fn a_reboot_leaves_only_what_is_on_disk() {
     observed.leader.boot_id = BootId::new(LATER_BOOT);
     let rebooted = plan(&document, &observed);
     assert_eq!(rebooted.refusals, vec![]);
-    assert!(!rebooted.effects.iter().any(|effect| matches!(effect, RecoveryEffect::Kill(_))));
+    assert!(rebooted.effects.iter().all(|effect| killed_by(effect).is_none()));
     // Without a birth time an inode number proves nothing across boots.
     for sighting in observed.paths.values_mut() {
         if let Sighting::Present(found) = sighting {

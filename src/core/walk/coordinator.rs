@@ -274,7 +274,8 @@ impl System {
     fn recover(&mut self, effect: &RecoveryEffect) {
         match effect {
             RecoveryEffect::Record(_) => unreachable!("a write is submitted"),
-            RecoveryEffect::Kill(process) => {
+            RecoveryEffect::KillProcess(_) => {}
+            RecoveryEffect::KillSupervisor(process) => {
                 let generation = self.generation();
                 if *process == process_of(&Participant::RuntimeSupervisor, generation) {
                     self.end_supervisor();

@@ -15,6 +15,7 @@ use lazaret::domain::ids::{DomainId, ProfileName};
 use lazaret::domain::layout::{DomainRoot, RuntimeRoot, StorageRoot};
 
 use super::command::Invocation;
+use super::replay::Trace;
 use super::terminal::Terminal;
 use super::wait::wait_until;
 use super::world::world;
@@ -40,6 +41,9 @@ pub fn current_case() -> String {
     CASE.with_borrow(String::clone)
 }
 
+/// How long after the last command of a traced run anything may be left.
+const TRACED: Duration = Duration::from_secs(20);
+
 /// Where a case keeps images and Domain state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Data {
@@ -59,6 +63,7 @@ pub struct Environment {
     data: PathBuf,
     profiles: RefCell<BTreeSet<String>>,
     workspaces: RefCell<BTreeSet<PathBuf>>,
+    trace: RefCell<Option<PathBuf>>,
 }
 
 impl Environment {
@@ -72,8 +77,13 @@ impl Environment {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let directory = world().base.join("c").join(number.to_string());
         let directory_of_data = if data == Data::Shared { world().base.join("data") } else { directory.join("data") };
-        let environment =
-            Self { directory, data: directory_of_data, profiles: RefCell::default(), workspaces: RefCell::default() };
+        let environment = Self {
+            directory,
+            data: directory_of_data,
+            profiles: RefCell::default(),
+            workspaces: RefCell::default(),
+            trace: RefCell::default(),
+        };
         for path in [environment.home(), environment.config(), environment.runtime(), environment.data.clone()] {
             fs::create_dir_all(&path)?;
         }
@@ -225,6 +235,7 @@ impl Environment {
             ("LAZARET_TEST_CASE".to_owned(), case),
         ];
         variables.extend(std::env::var("LAZARET_LOG").map(|value| ("LAZARET_LOG".to_owned(), value)));
+        variables.extend(self.trace.borrow().clone().map(|file| ("LAZARET_TRACE".to_owned(), path(file))));
         variables
     }
 
@@ -247,6 +258,20 @@ impl Environment {
     /// Starts `lazaret` in a terminal of 24 rows and 80 columns.
     pub fn terminal<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<Terminal> {
         Terminal::start(&self.lazaret(arguments), 24, 80)
+    }
+
+    /// Has every process that is started from now on write what it does, until [`Environment::traced`].
+    pub fn trace(&self) {
+        *self.trace.borrow_mut() = Some(self.directory.join("trace"));
+    }
+
+    /// Gives what was done since [`Environment::trace`], when no process is left that may do more.
+    pub fn traced(&self, name: &str) -> Result<Trace> {
+        self.expect_nothing_left(TRACED)?;
+        let file = self.trace.take().context("nothing is traced")?;
+        let trace = Trace::read(name, &file)?;
+        fs::remove_file(file)?;
+        Ok(trace)
     }
 
     /// Gives what this case's processes are recognised by.

@@ -25,6 +25,7 @@ pub mod needs;
 pub mod network;
 pub mod project;
 pub mod registry;
+pub mod replay;
 pub mod resolver;
 pub mod root;
 pub mod sessions;

@@ -21,6 +21,9 @@ pub enum Need {
     IdMaps,
     /// Executables that can be made to fail: the cargo feature `fault-injection`.
     Faults,
+    /// The model checker, to replay what the processes did, and executables that tell it: the cargo feature
+    /// `protocol-trace`.
+    Replay,
     /// A program in `PATH`.
     Program(&'static str),
     /// No other case runs at the same time, since this one changes what all share or measures time.
@@ -48,6 +51,10 @@ impl Need {
                 let built = cfg!(feature = "fault-injection");
                 (!built).then(|| "built without the cargo feature fault-injection".to_owned())
             }
+            Self::Replay if !cfg!(feature = "protocol-trace") => {
+                Some("built without the cargo feature protocol-trace".to_owned())
+            }
+            Self::Replay => world().model.as_ref().err().map(|reason| format!("no model checker: {reason}")),
             Self::Program(name) => find_program(name).is_none().then(|| format!("{name} is not installed")),
             Self::IdMaps => Self::Program("newuidmap").unmet().or_else(no_subordinate_ids),
             Self::Sandbox => unmet(&[

@@ -18,7 +18,7 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::{Pid, Uid, chown};
 
 use super::world::{VARIABLE, World, copy_binaries};
-use super::{command, executable, image, leftovers, network, root, user};
+use super::{command, executable, image, leftovers, network, replay, root, user};
 
 /// Variables that reach the unprivileged stage besides the world.
 const PASSED: [&str; 8] = [
@@ -79,6 +79,7 @@ fn as_plain_user() -> Result<()> {
     World {
         binaries: copy_binaries(&base)?,
         image: image::ensure_below(&base).map_err(|error| format!("{error:?}")),
+        model: replay::ensure_below(&base).map_err(|error| format!("{error:?}")),
         base,
         root: None,
         resolv_conf: None,
@@ -136,8 +137,9 @@ fn run_as_root(base: &Path) -> Result<ExitCode> {
     }
     let user = user::ensure().context("cannot make the test user")?;
     let binaries = copy_binaries(base)?;
-    // The image needs the machine's network, so it comes before the namespace without one.
+    // Both may need the machine's network, so they come before the namespace without one.
     let image = image::ensure_below(base).map_err(|error| format!("{error:?}"));
+    let model = replay::ensure_below(base).map_err(|error| format!("{error:?}"));
     let network = network::enter(base).and_then(|resolv_conf| network::serve().map(|()| resolv_conf));
     let (resolv_conf, no_network) = match network {
         Ok(resolv_conf) => (Some(resolv_conf), None),
@@ -148,7 +150,7 @@ fn run_as_root(base: &Path) -> Result<ExitCode> {
         fs::create_dir_all(directory)?;
         chown(directory, Some(user.uid), Some(user.gid))?;
     }
-    let world = World { base: base.to_owned(), binaries, image, root, resolv_conf, no_network };
+    let world = World { base: base.to_owned(), binaries, image, model, root, resolv_conf, no_network };
     let mut cases = Command::new("setpriv");
     cases.arg(format!("--reuid={}", user.uid)).arg(format!("--regid={}", user.gid));
     cases.args(["--clear-groups", "--pdeathsig=KILL", "--"]);

@@ -20,6 +20,8 @@ pub struct World {
     pub binaries: PathBuf,
     /// OCI layout with the shared test image, or why there is none.
     pub image: Result<PathBuf, String>,
+    /// Directory with what replays traces ([`super::replay`]), or why there is none.
+    pub model: Result<PathBuf, String>,
     /// Socket of the root stage's service, when there is one.
     pub root: Option<PathBuf>,
     /// The run's own `/etc/resolv.conf`, writable, when the test network stands.

@@ -1,5 +1,6 @@
 //! The coordinator's effects, each carried out as one method named after it.
 
+use super::reclaim::ReclaimError;
 use super::*;
 
 impl CoordinatorState {
@@ -8,7 +9,10 @@ impl CoordinatorState {
         task::begin(myself, "recovery", async move {
             HostMessage::Event(match reclaim::run(&store, &places).await {
                 Ok(()) => done,
-                Err(error) => Failure::of(&error).with_hints(error.hints()).into(),
+                Err(error) => {
+                    let failure = Failure::of(&error).with_hints(error.hints());
+                    if matches!(error, ReclaimError::Foreign(_)) { Event::Refused(failure) } else { failure.into() }
+                }
             })
         });
     }
@@ -49,6 +53,7 @@ impl CoordinatorState {
         };
         let event = match ractor::call_t!(self.link, LinkMessage::Spawn, SPAWN_DEADLINE, request) {
             Ok(Ok(identity)) => {
+                protocol_trace::event("SpawnSupervisor").write();
                 generation.supervisor.set(identity.pid).ok();
                 let own = Change::Own(Participant::RuntimeSupervisor, Ownership::Process(identity));
                 self.record(myself, vec![own]);
@@ -134,6 +139,10 @@ impl CoordinatorState {
     pub(super) async fn release(&mut self, myself: &ActorRef<HostMessage>) {
         for making in self.making.drain(..) {
             making.await.ok();
+        }
+        // What never got to a teardown is recovered as it is.
+        if self.generation.is_some() {
+            protocol_trace::event("BeginRelease").write();
         }
         self.recover(myself, Event::Released);
     }

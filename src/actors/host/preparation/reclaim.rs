@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use super::error::PrepareError;
-use super::{blocking, read_record};
+use super::{blocking, read_record, traced};
 use crate::core::catalog::{Boot, Emptiness, PreparationRecord, Reclaim, Seen, reclaim};
 use crate::domain::artifact::{GuestUser, IdMapping};
 use crate::domain::layout::StorageRoot;
@@ -63,6 +63,7 @@ async fn reclaim_one(
             let mapping = mapping_of(record, account, granted)?;
             let around = fault::around(&"RemovePreparation");
             unpack::remove(&directory, &mapping).await?;
+            traced("ReclaimPreparation", record);
             drop(around);
             tracing::info!(preparation = %record.id, "removed what an interrupted preparation left");
             blocking(move || Ok(Catalog::open(&root)?.abandon(&id)?)).await

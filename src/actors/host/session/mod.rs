@@ -21,6 +21,7 @@ use crate::core::session::{SessionEffect, SessionEvent, SessionPhase, step};
 use crate::domain::ids::SessionId;
 use crate::domain::session::{ControlEvent, SessionEnd, Terminal};
 use crate::identity::channel::ServerChannel;
+use crate::protocol_trace;
 use crate::sys::pty;
 use crate::wire::client::{CoordinatorMessage, INPUT_WINDOW, Stream};
 use crate::wire::lease::{self, CoordinatorOrder};
@@ -218,6 +219,7 @@ impl SessionState {
                 }
                 SessionEffect::Signal(event) => self.signal(event),
                 SessionEffect::Kill => {
+                    self.trace("CloseSession");
                     self.inputs = None;
                     let order = CoordinatorOrder::KillSession { session: self.session.clone() };
                     self.link.cast(LinkMessage::Order(order, Vec::new())).ok();
@@ -234,7 +236,12 @@ impl SessionState {
         }
     }
 
+    fn trace(&self, action: &str) {
+        protocol_trace::event(action).with("session", &self.session).write();
+    }
+
     fn signal(&self, event: ControlEvent) {
+        self.trace("ControlSession");
         let order = CoordinatorOrder::SignalSession { session: self.session.clone(), event };
         // A link that is gone has ended the session as well.
         self.link.cast(LinkMessage::Order(order, Vec::new())).ok();
