@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -230,5 +231,52 @@ fn every_case_is_listed() {
             let is_case = line.starts_with(&format!("fn {name}()"));
             assert!(!is_case || text.matches(name).count() > 1, "{}: {name} never runs", path.display());
         }
+    }
+}
+
+/// Gives what is between backquotes.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// Gives the identifiers in a text.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty())
+}
+
+/// The model's actions: what a disjunct of some …Next calls.
+fn actions_of_the_model() -> BTreeSet<String> {
+    let model = fs::read_to_string(root().join("protocol/Lazaret.tla")).unwrap();
+    let steps = &model[model.find("\nClientNext(").unwrap()..model.find("\nNext ==").unwrap()];
+    let called =
+        steps.match_indices('(').filter_map(|(at, _)| words(steps[..at].split_whitespace().next_back()?).last());
+    let is_action = |name: &&str| {
+        name.len() > 1 && !name.ends_with("Next") && !["Transactions", "Releasable", "Intent"].contains(name)
+    };
+    called.filter(is_action).map(str::to_owned).collect()
+}
+
+/// The table in protocol/README.md has every action of the model, and what it names in the code is there.
+#[test]
+fn model_and_code_have_the_same_names() {
+    let readme = fs::read_to_string(root().join("protocol/README.md")).unwrap();
+    let table = readme.split("\n## ").find(|section| section.starts_with("Actions\n")).unwrap();
+    let rows = table.lines().filter(|line| line.starts_with("| `"));
+    let rows: Vec<Vec<&str>> = rows.map(|row| row.split(" | ").collect()).collect();
+    let listed: BTreeSet<String> = rows.iter().flat_map(|row| quoted(row[0])).map(str::to_owned).collect();
+    assert_eq!(listed, actions_of_the_model());
+    let code: Vec<(PathBuf, String)> = sources("src");
+    let known: BTreeSet<&str> = code.iter().flat_map(|(_, text)| words(text)).collect();
+    for row in &rows {
+        // What is in italics does not exist yet.
+        let exists = row.last().unwrap().split('*').step_by(2).flat_map(quoted).flat_map(words);
+        let unknown: Vec<_> = exists.filter(|word| !known.contains(word) && !listed.contains(*word)).collect();
+        assert!(unknown.is_empty(), "{}: not in the code: {unknown:?}", row[0]);
+    }
+    let after = |mark: &'static str| code.iter().flat_map(move |(_, text)| text.split(mark).skip(1));
+    let told = after("protocol_trace::event(\"").filter_map(|rest| rest.split('"').next());
+    let bodies = after("fn action(&self").filter_map(|rest| rest.split("\n    }\n").next());
+    for action in told.chain(bodies.flat_map(|body| body.split('"').skip(1).step_by(2))) {
+        assert!(listed.contains(action), "{action} is said to be an action of the model");
     }
 }

@@ -24,7 +24,7 @@ pub const DESCRIPTOR: i32 = 3;
 /// Everything that a Host Coordinator needs to start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
-    /// The client that starts it.
+    /// The client that starts it and is the first to know how that went.
     pub client: ClientCliId,
     /// The validated profile.
     pub profile: Profile,
