@@ -5,7 +5,7 @@
 //! build each function here does nothing, and the executable does not contain the variable's name.
 //!
 //! - [`event`] begins an event, [`Event::write`] appends it.
-//! - [`write`] appends the events of one transaction, whole, so that a process that is killed leaves all of them or none.
+//! - [`write()`] appends the events of one transaction, whole, so that a process that is killed leaves all of them or none.
 //! - [`serves`] says which Domain all events of this process are of.
 //! - [`handed_on`] gives the variable to a process that gets an environment of its own.
 //!
