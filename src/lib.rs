@@ -8,8 +8,10 @@
 //! Imports point down this list and never up:
 //!
 //! ```text
-//! bin → cli → actors → policy | store | wire | identity | oci → core → domain
-//!                  └──────────────── sys ──────────────┘
+//! bin → cli → actors → oci → identity → wire → core → domain
+//!                    → store → core
+//!                    → policy → domain
+//!                    → sys → domain
 //! ```
 //!
 //! `domain`, `core` and `policy` decide and never touch the world; a test reads their `use`

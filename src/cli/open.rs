@@ -141,15 +141,17 @@ pub async fn conclude(outcome: Outcome, domain: &DomainId, recovery: Option<Star
 }
 
 async fn lost(recovery: Option<Start>) -> CliError {
-    let mut causes = vec!["the connection to the sandbox's Host Coordinator was lost".to_owned()];
+    let (mut causes, mut hints) =
+        (vec!["the connection to the sandbox's Host Coordinator was lost".to_owned()], vec![]);
     if let Some(start) = recovery {
         match start::recover(start).await {
             Ok(Recovery::Done | Recovery::Elsewhere) => {}
             Err(error) => {
                 causes.push("what it left over could not be removed".into());
                 causes.extend(error.chain());
+                hints = error.hints;
             }
         }
     }
-    CliError::causes(causes)
+    hints.into_iter().fold(CliError::causes(causes), CliError::hint)
 }

@@ -60,7 +60,7 @@ pub enum SessionEffect {
     Kill,
     /// Reads what the process wrote before it ended, sends it, then the end.
     Drain(SessionEnd),
-    /// Waits for a moment only for a client that takes no output: nobody waits for it who ends its session.
+    /// Gives up after a moment on a client that takes no output, since its session was ended for it.
     LimitDrain,
     /// Removes the session's record and resources.
     Close,

@@ -28,6 +28,12 @@ impl Failure {
         Self { hints, ..self }
     }
 
+    /// Adds a failure that came after it.
+    pub fn append(&mut self, later: Self) {
+        self.causes.extend(later.causes);
+        self.hints.extend(later.hints);
+    }
+
     /// Gives the causes on one line.
     pub fn line(&self) -> String {
         self.causes.join(": ")

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
 
 use super::generation::{Announced, GenerationContext, Places};
 use super::reclaim::{own_identity, owned_identity};
@@ -116,5 +117,14 @@ pub async fn begin(beginning: Beginning, store: &Records) -> Result<GenerationCo
     }
     store.apply(owned).await?;
     let policy = derive::network_policy(&profile.network);
-    Ok(GenerationContext { identity, profile, artifact, policy, places, announced, supervisor: OnceLock::new() })
+    Ok(GenerationContext {
+        identity,
+        profile,
+        artifact,
+        policy,
+        places,
+        announced,
+        supervisor: OnceLock::new(),
+        ending: AtomicBool::new(false),
+    })
 }

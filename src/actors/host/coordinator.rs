@@ -242,6 +242,9 @@ impl CoordinatorState {
             }
             Effect::Unpublish => self.unpublish().await,
             Effect::EndSessions(reason) => {
+                if let Some(generation) = &self.generation {
+                    generation.end_traffic();
+                }
                 self.tell_registry(RegistryMessage::EndAll(session_end(&reason)));
             }
             Effect::TearDown => {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::core::admission::Grant;
 use crate::core::generation::{GenerationDocument, GenerationIdentity, Ownership, Participant};
@@ -125,9 +126,21 @@ pub struct GenerationContext {
     pub announced: Option<Announced>,
     /// The Runtime Supervisor's process id, once it runs.
     pub supervisor: OnceLock<i32>,
+    /// Set before the end is recorded; see [`GenerationContext::end_traffic`].
+    pub ending: AtomicBool,
 }
 
 impl GenerationContext {
+    /// Lets nothing that a client sends reach its session from here on (FR-15).
+    pub fn end_traffic(&self) {
+        self.ending.store(true, Ordering::SeqCst);
+    }
+
+    /// Tells whether what clients send reaches their sessions.
+    pub fn has_traffic(&self) -> bool {
+        !self.ending.load(Ordering::SeqCst)
+    }
+
     /// Gives what admission needs to know.
     pub fn grant(&self) -> Grant<'_> {
         Grant {

@@ -79,7 +79,7 @@ pub enum RegistryMessage {
     SessionStuck(SessionId),
     /// Admits nobody from here on, if no session lives; the coordinator is told.
     CloseIfIdle,
-    /// Ends every session; nobody is admitted from here on.
+    /// Ends every session, and admits nobody from here on; answered by `Event::SessionsEnded` when none is left.
     EndAll(SessionEnd),
     /// The supervisor is gone, and every process of every session with it.
     SupervisorGone(String),

@@ -60,6 +60,8 @@ pub struct RegistryState {
     arguments: RegistryArguments,
     sessions: BTreeMap<SessionId, Live>,
     prepared: Option<PreparedSession>,
+    /// Whether the prepared session is being ended, since nobody asked for it.
+    overdue: bool,
     admission: Admission,
 }
 
@@ -69,7 +71,7 @@ enum Admission {
     Open,
     /// The generation is about to end, or has lost its supervisor.
     Closed,
-    /// The coordinator waits for the last session's end.
+    /// Like [`Admission::Closed`], and the coordinator is to be told when no session is left.
     Ending,
 }
 
@@ -87,7 +89,7 @@ impl Actor for Registry {
         arguments: RegistryArguments,
     ) -> Result<RegistryState, ActorProcessingErr> {
         let prepared = PreparedSession::order(&arguments.generation, &arguments.link);
-        Ok(RegistryState { arguments, sessions: BTreeMap::new(), prepared, admission: Admission::Open })
+        Ok(RegistryState { arguments, sessions: BTreeMap::new(), prepared, overdue: false, admission: Admission::Open })
     }
 
     async fn handle(
@@ -124,7 +126,8 @@ impl Actor for Registry {
             RegistryMessage::PreparationOverdue => {
                 if let Some(prepared) = &state.prepared {
                     tracing::info!(session = %prepared.session, "nobody registers for the prepared session");
-                    state.kill(&prepared.session)?;
+                    state.kill(&prepared.session).ok();
+                    state.overdue = true;
                 }
             }
             RegistryMessage::SessionClosed(session) => state.closed(session).await?,
@@ -230,7 +233,8 @@ impl RegistryState {
             return answer(channel, CoordinatorMessage::Refused(Refusal::GoingDown));
         }
         let session = match &self.prepared {
-            Some(prepared) if prepared.serves(&request) => prepared.session.clone(),
+            // One that is being ended is nobody's any more.
+            Some(prepared) if !self.overdue && prepared.serves(&request) => prepared.session.clone(),
             Some(_) => {
                 myself.send_after(FIRST_MESSAGE, || RegistryMessage::PreparationOverdue);
                 SessionId::mint()
@@ -252,6 +256,9 @@ impl RegistryState {
         let prepared = self.prepared.take_if(|prepared| prepared.session == session);
         let change = if prepared.is_some() { Change::AdoptSession(record) } else { Change::RegisterSession(record) };
         if let Err(error) = self.arguments.store.apply(vec![change]).await {
+            if prepared.is_some() {
+                self.forget(session.clone()).await;
+            }
             // A new session is refused only by a generation that is ending for another reason.
             if let WriteError::Refused(refusal) = &error {
                 tracing::info!(%refusal, "a session comes too late");
@@ -315,6 +322,7 @@ impl RegistryState {
     ) -> Result<ActorRef<SessionMessage>, Box<dyn std::error::Error + Send + Sync>> {
         let arguments = SessionArguments {
             session: session.clone(),
+            generation: self.arguments.generation.clone(),
             channel,
             streams,
             order,

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 
 use crate::policy::protections::{EntryKind, GitDirectory, GitEntry, RepositoryPlace, WorkspaceFacts, WorktreeConfig};
 
@@ -68,14 +68,34 @@ fn worktree_config(path: &Path, kind: EntryKind) -> io::Result<WorktreeConfig> {
 fn repository_place(workspace: &Path, git: &Path) -> io::Result<RepositoryPlace> {
     let mut content = Vec::new();
     std::fs::File::open(git)?.take(GIT_FILE_LIMIT).read_to_end(&mut content)?;
-    let named = content.strip_prefix(b"gitdir:").map(<[u8]>::trim_ascii);
-    let found = named.map(|path| workspace.join(OsStr::from_bytes(path)).canonicalize());
-    Ok(match found {
-        Some(Ok(path)) if path.starts_with(workspace) => RepositoryPlace::Inside(path),
-        Some(Ok(path)) => RepositoryPlace::Outside(path),
+    let Some(named) = content.strip_prefix(b"gitdir:").map(<[u8]>::trim_ascii) else {
+        return Ok(RepositoryPlace::Nowhere);
+    };
+    let named = workspace.join(OsStr::from_bytes(named));
+    // As it is written: the sandbox can make what is not there yet, and replace a link that leads out.
+    let written = lexical(&named);
+    if written.starts_with(workspace) {
+        return Ok(RepositoryPlace::Inside(written));
+    }
+    Ok(match named.canonicalize() {
+        Ok(path) if path.starts_with(workspace) => RepositoryPlace::Inside(path),
+        Ok(path) => RepositoryPlace::Outside(path),
         // One that this user can't reach is of no use to this user's Git.
-        Some(Err(_)) | None => RepositoryPlace::Nowhere,
+        Err(_) => RepositoryPlace::Nowhere,
     })
+}
+
+/// Gives a path without `.` and `..`, as it is written and whatever lies there.
+fn lexical(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            other => plain.push(other),
+        }
+    }
+    plain
 }
 
 #[cfg(test)]
@@ -122,6 +142,13 @@ mod tests {
         assert_eq!(place(&format!("gitdir: {}\n", main.display())), RepositoryPlace::Outside(main.clone()));
         assert_eq!(place("gitdir: ../main/.git/worktrees/linked\n"), RepositoryPlace::Outside(main));
         assert_eq!(place("gitdir: own\n"), RepositoryPlace::Inside(workspace.join("own")));
+        let inside = |name: &str| RepositoryPlace::Inside(workspace.join(name));
+        assert_eq!(place("gitdir: not/yet\n"), inside("not/yet"), "the sandbox can make it");
+        std::os::unix::fs::symlink(&top, workspace.join("link")).unwrap();
+        assert_eq!(place("gitdir: link/main/.git\n"), inside("link/main/.git"), "the sandbox can replace the link");
+        assert_eq!(place("gitdir: ../linked/./own\n"), inside("own"));
+        std::os::unix::fs::symlink(workspace.join("own"), top.join("back")).unwrap();
+        assert_eq!(place("gitdir: ../back\n"), inside("own"));
         assert_eq!(place("gitdir: /no/such\n"), RepositoryPlace::Nowhere);
         assert_eq!(place("something else"), RepositoryPlace::Nowhere);
     }

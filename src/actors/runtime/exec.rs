@@ -190,6 +190,9 @@ impl Actor for Exec {
                     let (sandbox, children) = (state.sandbox.clone(), state.children.clone());
                     match outcome {
                         // Nobody has waited for the guest process, so that its id stays its own.
+                        ExecOutcome::ClientKilled(_) if state.killed => {
+                            control::sweep(sandbox, children, Some(guest_pid));
+                        }
                         ExecOutcome::ClientKilled(_) => {
                             sweep_after_wrapper(sandbox, children, move || Some(guest_pid));
                         }
@@ -280,11 +283,17 @@ pub(super) fn abandon(sandbox: Sandbox, children: Children, client: InnerProcess
     sweep_after_wrapper(sandbox, children, wrapper);
 }
 
-/// Leaves it to a wrapper, whose lifeline is hung up, to end its session's processes, and kills it only when it
-/// had its time. `wrapper` gives its id, if it is still its own by then.
-fn sweep_after_wrapper(sandbox: Sandbox, children: Children, wrapper: impl FnOnce() -> Option<i32> + Send + 'static) {
+/// Leaves it to a wrapper, whose lifeline is hung up, to end its session's processes; continues it, in case that it
+/// was stopped, and kills it only when it had its time. `wrapper` gives its id while that is its own.
+fn sweep_after_wrapper(sandbox: Sandbox, children: Children, wrapper: impl Fn() -> Option<i32> + Send + 'static) {
     tokio::spawn(async move {
-        tokio::time::sleep(WRAPPER_TIMEOUT).await;
+        tokio::time::sleep(WRAPPER_STOPPED).await;
+        if let Some(guest_pid) = wrapper()
+            && let Err(error) = control::signal(&sandbox, &children, Target::Process(guest_pid), Signal::CONT).await
+        {
+            debug!(%error, "a wrapper that nobody waits for is gone");
+        }
+        tokio::time::sleep(WRAPPER_TIMEOUT.saturating_sub(WRAPPER_STOPPED)).await;
         control::sweep(sandbox, children, wrapper());
     });
 }

@@ -151,7 +151,7 @@ impl Sessions {
 
     /// Ends the processes of a session whose actor is gone.
     pub(super) fn abandon(&self, session: &SessionId) {
-        // One whose processes are not known has begun nothing, and the hang-up keeps it from beginning.
+        // The hang-up ends one whose processes are not known as well, without a last resort.
         let Some((client, guest_pid)) = self.live.get(session).and_then(|entry| entry.processes) else { return };
         exec::abandon(self.sandbox.clone(), self.children.clone(), client, guest_pid);
     }

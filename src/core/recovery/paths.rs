@@ -109,7 +109,7 @@ impl RecoveryRefusal {
     pub fn hint(&self) -> String {
         match &self.path {
             Some(path) => format!("look at {}, move it away, and run the command again", path.display()),
-            None => "take the sandbox down, restore catalog.redb, and run the command again".to_owned(),
+            None => "take it down with `lazaret down`, restore catalog.redb, and run the command again".to_owned(),
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::core::generation::{self, Change, GenerationDocument, Ownership, Parti
 use crate::core::lifecycle::{self, Effect, Event, Lifecycle, Purpose};
 use crate::core::recovery::{self, Found, FoundKind, Inquiry, Listener, Observed, Owner, RecoveryEffect, Sighting};
 use crate::core::session::{self, SessionEffect, SessionEvent, SessionPhase};
+use crate::domain::failure::Failure;
 use crate::domain::ids::SessionId;
 use crate::domain::ownership::ProcessIdentity;
 use crate::domain::session::SessionEnd;
@@ -209,7 +210,7 @@ impl System {
             }
             Action::Plan(done) => {
                 let effects = self.plan();
-                let told = if effects.1 { done } else { failed() };
+                let told = if effects.1 { done } else { Event::Refused(Failure::message("something else lies there")) };
                 let task = self.lead().tasks.get_mut(&job).expect("the task is there");
                 task.actions = effects.0.into_iter().map(Action::Recover).chain([Action::Tell(told)]).collect();
             }

@@ -167,7 +167,7 @@ impl System {
 
     pub(super) fn fail(&mut self, work: &Work) {
         self.supervise().work.remove(work);
-        let failure = Failure { causes: vec!["it failed".to_owned()], hints: vec![] };
+        let failure = Failure::message("it failed");
         self.supervision(Event::Failed(failure), None);
     }
 

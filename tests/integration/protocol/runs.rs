@@ -1,7 +1,5 @@
 //! Runs of every kind: ordinary ones, starts that fail or are cancelled, deaths, recoveries, refusals.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use fs_err as fs;
 use nix::sys::signal::Signal;
@@ -132,7 +130,7 @@ pub(super) fn session(environment: &Environment) -> CaseResult {
 
 /// Takes the Domain down, or recovers what is left of it.
 fn down(environment: &Environment) -> CaseResult {
-    environment.lazaret(["down", "--yes"]).deadline(PATIENCE).run()?;
+    environment.lazaret(["down", "--yes"]).deadline(PATIENCE).run()?.ok()?;
     Ok(())
 }
 
@@ -271,6 +269,6 @@ fn loss(environment: &Environment, begins: &str) -> CaseResult {
     let session = sleeping_session(environment, "session")?;
     process(environment, begins)?.kill();
     session.wait(PATIENCE)?.expect_code(125)?;
-    environment.expect_nothing_left(Duration::from_secs(1)).ok();
+    wait_until("no process is left", PATIENCE, || environment.processes().is_empty())?;
     self::session(environment)
 }

@@ -35,12 +35,12 @@ impl CoordinatorState {
             first: self.start.first.take(),
         };
         let store = self.store.clone();
-        task::begin(myself, "beginning", async move {
+        self.making.push(task::begin(myself, "beginning", async move {
             match begin::begin(beginning, &store).await {
                 Ok(generation) => HostMessage::Begun(Arc::new(generation)),
                 Err(error) => HostMessage::Event(failed(&error)),
             }
-        });
+        }));
     }
 
     pub(super) async fn spawn_supervisor(&mut self, myself: &ActorRef<HostMessage>) {
@@ -124,7 +124,14 @@ impl CoordinatorState {
             publisher.stop(None);
         }
         // What is recorded, and no other; what a publication that is still under way makes, the release removes.
-        let Ok(Some(document)) = self.store.document().await else { return };
+        let document = match self.store.document().await {
+            Ok(Some(document)) => document,
+            Ok(None) => return,
+            Err(error) => {
+                let error = &error as &dyn std::error::Error;
+                return tracing::warn!(error, "the publication stays until the next start removes it");
+            }
+        };
         for participant in [Participant::Publication, Participant::Socket] {
             let owned = document.path(&participant).zip(document.ownership(&participant));
             if let Some((path, Ownership::Path(identity))) = owned

@@ -10,6 +10,7 @@ use ractor::{ActorRef, ActorStatus};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::streams::{Found, OUTPUT_CHUNK, SessionStream};
+use crate::actors::host::generation::GenerationContext;
 use crate::actors::host::messages::{LinkMessage, SessionMessage};
 use crate::core::session::SessionEvent;
 use crate::domain::session::SessionEnd;
@@ -79,7 +80,7 @@ impl Credit {
     }
 }
 
-/// Writes input to the process once the gate opens, gives the credit back as it is taken, and closes the
+/// Writes input to the process once the gate opens and while the generation is not ending, gives the credit back as it is taken, and closes the
 /// input when the client's ends. What a process that closed its input can't take is dropped.
 pub async fn write_input(
     mut keys: mpsc::UnboundedReceiver<Vec<u8>>,
@@ -87,12 +88,16 @@ pub async fn write_input(
     opened: oneshot::Receiver<()>,
     credit: Arc<Credit>,
     outbox: mpsc::Sender<CoordinatorMessage>,
+    generation: Arc<GenerationContext>,
 ) {
     if opened.await.is_err() {
         return;
     }
     let mut input = Some(input);
     while let Some(bytes) = keys.recv().await {
+        if !generation.has_traffic() {
+            return;
+        }
         if let Some(open) = &input
             && let Err(error) = open.write_all(&bytes).await
         {

@@ -16,6 +16,7 @@ use tokio::io::Interest;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::actors::host::generation::GenerationContext;
 use crate::actors::host::messages::{LinkMessage, RegistryMessage, SessionMessage};
 use crate::core::session::{SessionEffect, SessionEvent, SessionPhase, step};
 use crate::domain::ids::SessionId;
@@ -92,6 +93,8 @@ pub fn open(terminal: Terminal) -> io::Result<(SessionStreams, Vec<OwnedFd>)> {
 pub struct SessionArguments {
     /// The session.
     pub session: SessionId,
+    /// The generation that it is part of.
+    pub generation: Arc<GenerationContext>,
     /// The client's connection.
     pub channel: ServerChannel,
     /// The streams.
@@ -109,6 +112,7 @@ pub struct SessionArguments {
 /// State of a session.
 pub struct SessionState {
     session: SessionId,
+    generation: Arc<GenerationContext>,
     phase: SessionPhase,
     terminal: Option<Arc<SessionStream>>,
     link: ActorRef<LinkMessage>,
@@ -134,7 +138,7 @@ impl Actor for Session {
         myself: ActorRef<Self::Msg>,
         arguments: SessionArguments,
     ) -> Result<SessionState, ActorProcessingErr> {
-        let SessionArguments { session, mut channel, streams, order, handed, link, registry } = arguments;
+        let SessionArguments { session, generation, mut channel, streams, order, handed, link, registry } = arguments;
         // Before anything runs: a client that lost its connection without this may ask again.
         let opened = CoordinatorMessage::Opened { session: session.clone(), input_window: INPUT_WINDOW };
         tokio::time::timeout(GREETING, channel.send(opened)).await??;
@@ -158,7 +162,7 @@ impl Actor for Session {
         let task = AbortOnDropHandle::new;
         let inputs = [
             task(tokio::spawn(carry::receive(source, typed, credit.clone(), myself.clone()))),
-            task(tokio::spawn(carry::write_input(keys, input, opened, credit, outbox.clone()))),
+            task(tokio::spawn(carry::write_input(keys, input, opened, credit, outbox.clone(), generation.clone()))),
         ];
         let outputs = outputs
             .into_iter()
@@ -167,6 +171,7 @@ impl Actor for Session {
         tokio::spawn(carry::send(sink, messages, myself, link.clone()));
         Ok(SessionState {
             session,
+            generation,
             phase: SessionPhase::Opening(Vec::new()),
             terminal,
             link,
@@ -186,6 +191,7 @@ impl Actor for Session {
         state: &mut SessionState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
+            SessionMessage::Event(SessionEvent::Control(_)) | SessionMessage::Resize(_) if !state.has_traffic() => {}
             SessionMessage::Event(event) => state.advance(&myself, event),
             SessionMessage::Resize(size) => {
                 if let Some(terminal) = &state.terminal
@@ -206,6 +212,11 @@ impl Actor for Session {
 }
 
 impl SessionState {
+    /// Tells whether what the client sends still reaches the process.
+    fn has_traffic(&self) -> bool {
+        self.inputs.is_some() && self.generation.has_traffic()
+    }
+
     fn advance(&mut self, myself: &ActorRef<SessionMessage>, event: SessionEvent) {
         tracing::debug!(session = %self.session, phase = ?self.phase, ?event, "session");
         let (phase, effects) = step(std::mem::replace(&mut self.phase, SessionPhase::Closed), event);
