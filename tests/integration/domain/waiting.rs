@@ -56,6 +56,13 @@ fn coordinator(environment: &Environment) -> Option<i32> {
     all.iter().find(|process| process.command.starts_with("lazaret: coordinator ")).map(|process| process.pid)
 }
 
+/// Waits until a coordinator leads a start, and gives its process id. Its record says that it holds the lock: before that,
+/// another could still take it.
+fn leading(environment: &Environment) -> Result<i32> {
+    let startup = environment.runtime_root()?.startup();
+    eventually("a coordinator leads", START, || startup.exists().then(|| coordinator(environment)).flatten())
+}
+
 fn a_waiting_caller_says_for_what() -> CaseResult {
     let environment = Environment::with(Data::Private)?;
     let registry = SilentRegistry::start(&environment)?;
@@ -83,7 +90,7 @@ fn a_waiting_caller_joins_in_the_end() -> CaseResult {
     let environment = Environment::with_prepared_image()?;
     environment.profile("test", "linger = \"20s\"")?;
     let leader = environment.lazaret(["run", "--", "true"]).spawn()?;
-    let leading = eventually("a coordinator starts", START, || coordinator(&environment))?;
+    let leading = leading(&environment)?;
     kill(Pid::from_raw(leading), Signal::SIGSTOP)?;
     let waiter = environment.lazaret(["run", "--", "echo", "joined"]).spawn()?;
     let waiting = waiter.wait_stderr("waiting for ", START);
@@ -100,9 +107,7 @@ fn attach_waits_for_a_start() -> CaseResult {
     let environment = Environment::with_prepared_image()?;
     environment.profile("test", "linger = \"20s\"")?;
     let leader = environment.lazaret(["run", "--", "true"]).spawn()?;
-    let startup = environment.runtime_root()?.startup();
-    let leads = || startup.exists().then(|| coordinator(&environment)).flatten();
-    let leading = eventually("a coordinator leads", START, leads)?;
+    let leading = leading(&environment)?;
     kill(Pid::from_raw(leading), Signal::SIGSTOP)?;
     let waiter = environment.lazaret(["attach", "--", "echo", "attached"]).spawn()?;
     let waiting = waiter.wait_stderr(&format!("waiting for process {leading}: "), START);
@@ -121,10 +126,7 @@ fn attach_waits_for_a_start() -> CaseResult {
 fn a_stopped_coordinator() -> CaseResult {
     let environment = Environment::with_prepared_image()?;
     let starter = environment.lazaret(["run", "--", "echo", "started"]).spawn()?;
-    // The record says that it holds the lock; before that, another could still take it.
-    let startup = environment.runtime_root()?.startup();
-    let leads = || startup.exists().then(|| coordinator(&environment)).flatten();
-    let stopped = eventually("a coordinator leads", START, leads)?;
+    let stopped = leading(&environment)?;
     kill(Pid::from_raw(stopped), Signal::SIGSTOP)?;
     let waiter = environment.lazaret(["run", "--wait", "1", "--", "true"]).run();
     kill(Pid::from_raw(stopped), Signal::SIGCONT)?;
