@@ -18,7 +18,8 @@ use crate::wire::bootstrap::StartupRecord;
 /// Longest pause between two looks for a publication.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Longest pause between two attempts to go on, while nobody says who holds the lock.
+/// Longest pause between two attempts to go on, while nobody says who holds the lock. The first is short, since a
+/// coordinator that was killed holds it for some milliseconds still.
 const RETRY: Duration = Duration::from_millis(250);
 
 /// One Domain that is to be reached; the time to wait counts over all calls.
@@ -32,6 +33,8 @@ pub struct Waiting {
     pub progress: ProgressDisplay,
     wait: Duration,
     deadline: Option<Instant>,
+    /// The pause before the next attempt.
+    pause: Duration,
     trouble: Option<String>,
 }
 
@@ -39,7 +42,7 @@ impl Waiting {
     /// Prepares to reach a Domain.
     pub fn new(domain: DomainId, runtime: RuntimeRoot, wait: Duration, verbosity: Verbosity) -> Self {
         let progress = ProgressDisplay::begin(verbosity);
-        Self { domain, runtime, progress, wait, deadline: None, trouble: None }
+        Self { domain, runtime, progress, wait, deadline: None, pause: LOOK, trouble: None }
     }
 
     /// Tries once.
@@ -55,7 +58,8 @@ impl Waiting {
     /// worth another attempt of one's own.
     pub async fn for_other(&mut self) -> Result<Option<ClientChannel>, CliError> {
         let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + self.wait);
-        let retry = Instant::now() + RETRY;
+        let retry = Instant::now() + self.pause;
+        self.pause = RETRY.min(self.pause * 2);
         loop {
             if let Reach::Published(channel) = self.reach().await? {
                 return Ok(Some(*channel));
