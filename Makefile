@@ -8,7 +8,7 @@ ARGS ?=
 FAULTS := --features fault-injection
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build install test check fmt fmt-check lint deny doc architecture unit integration model model-quick model-mutants model-traces model-deep demo bench clean
+.PHONY: help deps build install test check fmt fmt-check lint deny doc architecture unit integration model model-mutants model-traces model-deep demo bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,7 +22,7 @@ build: ## build both executables for use, into target/HOST/release
 install: ## install both executables with cargo, into ~/.cargo/bin unless CARGO_INSTALL_ROOT says otherwise
 	$(CARGO) install --locked --path .
 
-test: deps check unit model-quick model-traces integration ## run everything that CI runs
+test: deps check unit integration model model-traces ## run everything that CI runs
 
 check: fmt-check lint deny doc architecture ## run all checks that execute none of the program
 
@@ -53,9 +53,6 @@ integration: ## run the real binaries as an unprivileged user; best as root or w
 
 model: ## check the protocol model on its bounded instances, and that every action is taken
 	@scripts/model.sh
-
-model-quick: ## check the smaller instances of the protocol model
-	@scripts/model.sh Lazaret MCLazaretAnswers MCLazaretEscalation MCLazaretLivenessEscalation MCLazaretRecovery
 
 model-mutants: ## show that each broken variant of the protocol is caught by the invariant that is meant to
 	@scripts/model-mutants.sh
