@@ -18,6 +18,7 @@ use super::session::{self, Outcome, SessionError, Streams};
 use super::start::{self, Recovery};
 use super::{hint, terminal};
 use crate::core::admission;
+use crate::domain::failure::Failure;
 use crate::domain::ids::{ConfigFingerprint, DomainId};
 use crate::domain::session::{SessionEnd, SessionRequest, Terminal};
 use crate::identity::ClientChannel;
@@ -141,17 +142,15 @@ pub async fn conclude(outcome: Outcome, domain: &DomainId, recovery: Option<Star
 }
 
 async fn lost(recovery: Option<Start>) -> CliError {
-    let (mut causes, mut hints) =
-        (vec!["the connection to the sandbox's Host Coordinator was lost".to_owned()], vec![]);
+    let mut failure = Failure::message("the connection to the sandbox's Host Coordinator was lost");
     if let Some(start) = recovery {
         match start::recover(start).await {
             Ok(Recovery::Done | Recovery::Elsewhere) => {}
             Err(error) => {
-                causes.push("what it left over could not be removed".into());
-                causes.extend(error.chain());
-                hints = error.hints;
+                failure.append(Failure::message("what it left over could not be removed"));
+                failure.append(Failure { causes: error.chain(), hints: error.hints });
             }
         }
     }
-    hints.into_iter().fold(CliError::causes(causes), CliError::hint)
+    failure.into()
 }

@@ -122,9 +122,7 @@ impl Participant {
     pub fn ends_with_supervisor(&self) -> bool {
         self.is_mount() || matches!(self, Self::Helper | Self::NetworkNamespace | Self::Runsc)
     }
-}
 
-impl Participant {
     /// Gives its name in the model's traces.
     pub fn name(&self) -> String {
         match self {

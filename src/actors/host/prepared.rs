@@ -20,6 +20,8 @@ pub struct PreparedSession {
     pub streams: SessionStreams,
     /// Whether its process runs.
     pub started: bool,
+    /// Whether it is being ended, since nobody asked for it.
+    pub overdue: bool,
     request: SessionRequest,
 }
 
@@ -36,10 +38,10 @@ impl PreparedSession {
         let (streams, handed) = opened.ok()?;
         let order = CoordinatorOrder::PrepareSession { session: session.clone(), process };
         link.cast(LinkMessage::Order(order, handed)).ok()?;
-        Some(Self { session, streams, started: false, request })
+        Some(Self { session, streams, started: false, overdue: false, request })
     }
 
-    /// Tells whether this is what a client asks for. Its terminal may have another size by now.
+    /// Tells whether this is what a client asks for, and can still have. Its terminal may have another size by now.
     pub fn serves(&self, request: &SessionRequest) -> bool {
         let sizeless = |request: &SessionRequest| SessionRequest {
             terminal: match request.terminal {
@@ -48,6 +50,6 @@ impl PreparedSession {
             },
             ..request.clone()
         };
-        sizeless(&self.request) == sizeless(request)
+        !self.overdue && sizeless(&self.request) == sizeless(request)
     }
 }

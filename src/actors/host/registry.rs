@@ -60,8 +60,6 @@ pub struct RegistryState {
     arguments: RegistryArguments,
     sessions: BTreeMap<SessionId, Live>,
     prepared: Option<PreparedSession>,
-    /// Whether the prepared session is being ended, since nobody asked for it.
-    overdue: bool,
     admission: Admission,
 }
 
@@ -89,7 +87,7 @@ impl Actor for Registry {
         arguments: RegistryArguments,
     ) -> Result<RegistryState, ActorProcessingErr> {
         let prepared = PreparedSession::order(&arguments.generation, &arguments.link);
-        Ok(RegistryState { arguments, sessions: BTreeMap::new(), prepared, overdue: false, admission: Admission::Open })
+        Ok(RegistryState { arguments, sessions: BTreeMap::new(), prepared, admission: Admission::Open })
     }
 
     async fn handle(
@@ -124,10 +122,11 @@ impl Actor for Registry {
                 state.tell(&session, SessionEvent::ExecEnded(outcome.into()))
             }
             RegistryMessage::PreparationOverdue => {
-                if let Some(prepared) = &state.prepared {
+                if let Some(prepared) = &mut state.prepared {
                     tracing::info!(session = %prepared.session, "nobody registers for the prepared session");
-                    state.kill(&prepared.session).ok();
-                    state.overdue = true;
+                    prepared.overdue = true;
+                    let session = prepared.session.clone();
+                    state.kill(&session).ok();
                 }
             }
             RegistryMessage::SessionClosed(session) => state.closed(session).await?,
@@ -233,8 +232,7 @@ impl RegistryState {
             return answer(channel, CoordinatorMessage::Refused(Refusal::GoingDown));
         }
         let session = match &self.prepared {
-            // One that is being ended is nobody's any more.
-            Some(prepared) if !self.overdue && prepared.serves(&request) => prepared.session.clone(),
+            Some(prepared) if prepared.serves(&request) => prepared.session.clone(),
             Some(_) => {
                 myself.send_after(FIRST_MESSAGE, || RegistryMessage::PreparationOverdue);
                 SessionId::mint()

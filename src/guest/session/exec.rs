@@ -56,9 +56,7 @@ impl ExecFailure {
             Reason::Directory | Reason::Unreachable | Reason::Format | Reason::Refused(_) => 126,
         }
     }
-}
 
-impl ExecFailure {
     /// Gives what the developer can do, where it is not plain.
     pub(super) fn hint(&self) -> Option<&'static str> {
         matches!(self.reason, Reason::NotFound).then_some(

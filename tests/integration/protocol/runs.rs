@@ -229,6 +229,14 @@ fn a_start_that_is_cancelled(environment: &Environment) -> CaseResult {
     environment.expect_nothing_left(PATIENCE)
 }
 
+/// Runs two commands that fail because of something that is left alone.
+fn refused_twice(environment: &Environment) -> CaseResult {
+    for _ in 0..2 {
+        environment.in_sandbox("true").deadline(PATIENCE).run()?.expect_code(125)?;
+    }
+    Ok(())
+}
+
 /// What lies at the next generation's scratch directory keeps that one from beginning.
 fn a_start_beside_a_stranger(environment: &Environment) -> CaseResult {
     session(environment)?;
@@ -239,9 +247,7 @@ fn a_start_beside_a_stranger(environment: &Environment) -> CaseResult {
     let scratch = environment.domain_root()?.scratch(next);
     fs::create_dir(&scratch)?;
     fs::write(scratch.join("mine"), "")?;
-    for _ in 0..2 {
-        environment.in_sandbox("true").deadline(PATIENCE).run()?.expect_code(125)?;
-    }
+    refused_twice(environment)?;
     fs::remove_dir_all(scratch)?;
     session(environment)
 }
@@ -252,9 +258,7 @@ fn a_recovery_that_is_refused(environment: &Environment) -> CaseResult {
     let socket = environment.runtime_root()?.socket();
     fs::remove_file(&socket)?;
     fs::write(&socket, "a stranger's")?;
-    for _ in 0..2 {
-        environment.in_sandbox("true").deadline(PATIENCE).run()?.expect_code(125)?;
-    }
+    refused_twice(environment)?;
     fs::remove_file(socket)?;
     session(environment)
 }

@@ -80,8 +80,8 @@ impl Credit {
     }
 }
 
-/// Writes input to the process once the gate opens and while the generation is not ending, gives the credit back as it is taken, and closes the
-/// input when the client's ends. What a process that closed its input can't take is dropped.
+/// Writes input to the process once the gate opens and while the generation is not ending, gives the credit back as
+/// it is taken, and closes the input when the client's ends. What a process that closed its input can't take is dropped.
 pub async fn write_input(
     mut keys: mpsc::UnboundedReceiver<Vec<u8>>,
     input: Arc<SessionStream>,
