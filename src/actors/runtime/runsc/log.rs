@@ -73,7 +73,7 @@ pub fn bounded(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_sessions_environment_is_in_no_error() {
+    fn a_sessions_command_line_is_in_no_error() {
         let said = "executing processes for container: executing command \"/run/lazaret/bin/lazaret-guest session --dir \
             /x\" in sandbox\" -- id\" in sandbox: too many open files";
         let told = "executing processes for container: executing command in sandbox: too many open files";
