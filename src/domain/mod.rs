@@ -11,6 +11,7 @@ pub mod layout;
 pub mod network;
 pub mod ownership;
 pub mod profile;
+pub mod routing;
 pub mod runtime;
 pub mod session;
 pub mod workspace;
