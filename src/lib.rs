@@ -11,6 +11,7 @@
 //! bin → cli → actors → oci → identity → wire → core → domain
 //!                    → store → core
 //!                    → policy → domain
+//!                    → git_router → sys → domain
 //!                    → sys → domain
 //! ```
 //!
@@ -22,6 +23,7 @@ pub mod cli;
 pub mod core;
 pub mod domain;
 pub mod fault;
+pub mod git_router;
 pub mod guest;
 pub mod identity;
 pub mod observe;

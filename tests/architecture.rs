@@ -109,11 +109,13 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("src/identity", &["identity", "wire", "core", "domain", "sys"]),
     ("src/oci", &["oci", "wire", "identity", "core", "domain", "sys"]),
     ("src/guest", &["guest", "wire", "domain", "sys"]),
+    ("src/git_router", &["git_router", "wire", "domain", "sys", "fault"]),
     (
         "src/actors",
         &[
             "actors",
             "guest",
+            "git_router",
             "oci",
             "identity",
             "store",
